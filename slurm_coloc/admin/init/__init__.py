@@ -13,6 +13,7 @@ from pathlib import Path
 
 from slurm_coloc.adapters import probe, programfiles, sitefile, slurmconf, units
 from slurm_coloc.adapters.nvml import Missing, Nvml
+from slurm_coloc.adapters.nvml.mig import Mig
 from slurm_coloc.admin.doctor import rollout
 from slurm_coloc.admin.doctor.colocd import read_status
 from slurm_coloc.admin.init.plan import (
@@ -59,6 +60,7 @@ def read(config: Config, given: Collection[Role] = ()) -> Host:
         toml=config_path(),
         node=node,
         cards=_cards(config) if Role.NODE in found else (),
+        cut=Role.NODE in found and _is_cut(),
         offers=_offers(config) if Role.CONTROLLER in found else {},
         sample=_sample("job_submit.lua"),
     )
@@ -96,6 +98,15 @@ def _cards(config: Config) -> tuple[int, ...]:
     pool = config.pool
     by_minor = sorted(gpus, key=lambda gpu: 0 if isinstance(gpu.minor, Missing) else gpu.minor)
     return tuple(shards_of(gpu.total_mib, pool.shard_mib, pool.margin_mib) for gpu in by_minor)
+
+
+def _is_cut() -> bool:
+    """Whether a GPU of this host is in MIG mode."""
+    try:
+        with Nvml() as lib:
+            return bool(Mig(lib).gpus())
+    except ColocError:
+        return False
 
 
 def _offers(config: Config) -> dict[str, dict[str, int]]:

@@ -38,8 +38,9 @@ class Host:
     ``conf``: slurm.conf; ``files``: each file's text by its path, "" where there is none;
     ``whole``, ``gres_lines``, ``stack_lines``: lines of slurm.conf, gres.conf and plugstack.conf
     with their includes; ``node``: the name of this host's GPU node, "" where it cannot be told;
-    ``cards``: shards of each of its GPUs, by minor number; ``offers``: on the controller what each
-    node's slurmd would offer; ``sample``: our job_submit.lua.
+    ``cards``: shards of each of its GPUs, by minor number; ``cut``: one of them is in MIG mode;
+    ``offers``: on the controller what each node's slurmd would offer; ``sample``: our
+    job_submit.lua.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Host:
     toml: Path
     node: str = ""
     cards: tuple[int, ...] = ()
+    cut: bool = False
     offers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     sample: str = ""
     gres_lines: tuple[str, ...] = ()
@@ -170,6 +172,11 @@ def _own_gpus(host: Host) -> tuple[str, tuple[int, ...]]:
     """This host's node and the shards of its GPUs; raises ConfigError where they are not known."""
     if not host.node:
         raise ConfigError("several nodes of slurm.conf may be this host: COLOC_NODE=NAME tells it")
+    if host.cut:
+        raise ConfigError(
+            "a GPU here is in MIG mode: write the lines of its devices and of the whole GPUs'"
+            " shards by hand (docs/admin/mig.md)"
+        )
     if not host.cards or not all(host.cards):
         raise ConfigError(
             "NVML shows no GPU here, or one without memory for a shard: see nvidia-smi"

@@ -172,3 +172,12 @@ def test_the_commands_afterwards() -> None:
     node = host(Role.NODE)
     assert afterwards(node, list(steps(node, True)), True) == ["systemctl restart slurmd"]
     assert afterwards(node, list(steps(node, False)), False) == []
+
+
+def test_shards_beside_mig_devices_are_a_person_s() -> None:
+    """All GPUs' memory would be offered, the cut one's too, and slurmd would spread it over them."""
+    there = replace(host(Role.NODE), cut=True)
+    found = {step.path.name: step for step in steps(there, True)}
+    for name in ("gres.conf", "slurm.conf"):
+        assert "is in MIG mode" in found[name].problem and found[name].new == found[name].old
+    assert not any(step.problem for step in steps(there, False)), "to observe it is enough"
