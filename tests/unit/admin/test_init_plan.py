@@ -175,7 +175,7 @@ def test_the_commands_afterwards() -> None:
 
 
 def test_shards_beside_mig_devices_are_a_person_s() -> None:
-    """All GPUs' memory would be offered, the cut one's too, and slurmd would spread it over them."""
+    """All GPUs' memory would be offered, the cut one's too, and slurmd would spread it."""
     there = replace(host(Role.NODE), cut=True)
     found = {step.path.name: step for step in steps(there, True)}
     for name in ("gres.conf", "slurm.conf"):
