@@ -62,9 +62,24 @@ def _resolve(
     if options.batch_size is None:
         options = replace(options, batch_size=min(stated or 1, 2**31 - 1))
         notes.append(f"batch size {stated} taken from the summary")
+    elif stated is not None and stated > options.batch_size and _may_be_second(summary, options):
+        notes.append(
+            f"batch size {options.batch_size} is the second size in the summary: taken for one with"
+            f" its {stated} tokens first, which all count"
+        )
+        options = replace(options, batch_size=stated)
     elif stated is not None and stated != options.batch_size:
         notes.append(f"batch size {options.batch_size} given, {stated} in the summary: given wins")
     return options, (*notes, *_from_recording(summary, options)), ""
+
+
+def _may_be_second(summary: Summary, options: TrainingOptions) -> bool:
+    """Whether the text may have tokens first and the batch second (PyTorch's batch_first=False):
+    then what stands first is no batch, and one sample's rows have the whole batch in them."""
+    if summary.family not in ("recurrent", "transformer"):
+        return False
+    first = next((row.outputs[0] for row in summary.layers if row.leaf and row.outputs), ())
+    return len(first) == 3 and first[1] == options.batch_size
 
 
 def settled(summary: Summary, options: TrainingOptions) -> TrainingOptions:

@@ -156,6 +156,25 @@ def test_a_head_of_its_own_beside_one_embedding() -> None:
     assert [one.parameters for one in once(model).layers] == [0, 0, 0, 3200, 0, 3200]
 
 
+def test_a_batch_that_stands_second_divides_nothing() -> None:
+    """PyTorch's default for LSTM and Transformer: 512 tokens of 16 sequences. Who corrects the
+    batch size to the true one must not get a thirtieth."""
+    rows = [
+        replace(row("Embedding", (1, 16, 512), 512_000), kind="Embedding"),
+        row("LSTM", (1, 16, 512), 2_101_248),
+        row("Linear", (1, 16, 1000), 513_000),
+    ]
+    model = replace(table(*rows), family="recurrent", batch_in_text=512)
+    plain, given = (
+        estimate(model, TrainingOptions(batch), stack=Stack(0), estimator="text")
+        for batch in (None, 16)
+    )
+    assert given.memory_mib == plain.memory_mib
+    assert any("tokens first" in note for note in given.notes)
+    more = estimate(model, TrainingOptions(1024), stack=Stack(0), estimator="text")
+    assert (more.memory_mib or 0) > (plain.memory_mib or 0), "a larger one wins as before"
+
+
 def test_a_width_that_is_as_many_as_the_tokens_stays() -> None:
     """GPT-2 medium at 1024 tokens, which are 1024 wide: a shorter text is as wide."""
     shapes = [(1, 1024, 1024), (1, 1024, 4096), (1, 16, 1024, 1024), (1, 1024, 16, 64)]
