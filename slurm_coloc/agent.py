@@ -200,9 +200,14 @@ class Agent:
                 code = error_code(answer)
                 if code == STANDBY:
                     raise DaemonUnreachable(f"{link.where}: standby")
-                if not settle_spooled(fd, name, answer):
+                result = code or "taken"
+                try:
+                    taken = settle_spooled(fd, name, answer)
+                except OSError as err:  # a disk that is read-only costs no more than this report
+                    taken, result = False, f"cannot be removed: {err.strerror}"
+                if not taken:
                     self._later[name] = now + SLOW_AGAIN_S
-                log.info("report", file=name, result=code or "taken")
+                log.info("report", file=name, result=result)
 
 
 class _ClosedAtEnd:

@@ -20,6 +20,7 @@ from slurm_coloc.errors import GpuError
 LOCK_S = 4.0
 #: how long an Epilog waits for a daemon's end, which takes a server's, too: contexts of real GPUs
 PATIENCE_S = 0.1
+SERVES_OTHERS = "the MPS daemon of this GPU is of another kind, and jobs run on it"
 _NAME = re.compile(r"([0-9]{1,10})\.([0-9]{1,10})\.([0-9]{1,10})")
 
 
@@ -120,7 +121,11 @@ class Gpu(NamedTuple):
         found = chosen(rules, job.uid, {other.uid for other in others})
         if found.method is not Method.MPS:
             return found, None
-        if self._serves() != who.uid:
+        serves = self._serves()
+        if serves is not None and serves != who.uid and others:
+            # sharing.users was changed meanwhile: stopped, it would end the jobs that it serves.
+            return chosen(rules, job.uid, (), SERVES_OTHERS), None
+        if serves != who.uid:
             self._stop()
             made = daemon.start(self.control, self._of(who), self.uuid, who, self.environ)
             self._write(_Record(made.process, who, lacks=tuple(made.lacks)))

@@ -93,7 +93,10 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
         json.dump(report, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return _line(report, "nowhere (dry run)")
-    where = deliver(report, settings, slurm_uid, COLOCD_DEADLINE_S)
+    try:
+        where = deliver(report, settings, slurm_uid, COLOCD_DEADLINE_S)
+    except (ColocError, OSError) as err:  # the GPU is left all the same, for the next job's sake
+        where = f"lost ({err})"
     sharing.leave(call, notes)  # after the report: it may take 2 s
     # Last, so that an Epilog that was killed can run again.
     with contextlib.suppress(ColocError):  # a folder that cannot be used is in the notes already

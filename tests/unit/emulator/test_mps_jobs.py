@@ -86,6 +86,14 @@ def test_one_server_for_all_users(table: Table) -> None:
     assert table.daemons() == []
 
 
+def test_a_daemon_of_another_kind_is_not_taken_from_running_jobs(table: Table) -> None:
+    """sharing.users was changed while they run: stopped, it would end their work."""
+    _, _, pipe = table.join(1, ADA)
+    method, reason, other = table.join(2, ADA, ALL)
+    assert (method, other) == (Method.STREAMS, None) and "jobs run on it" in reason
+    assert table.join(3, ADA)[2] == pipe, "it serves on"
+
+
 def test_a_client_joins_and_is_fenced(table: Table) -> None:
     _, _, pipe = table.join(1)
     env = {

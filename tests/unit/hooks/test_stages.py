@@ -382,3 +382,12 @@ def test_an_error_of_the_program_itself_is_told(node: Node, text: str, line: str
     assert (evidence and (evidence["oom"], evidence["kind"], evidence["line"])) == (
         line and (False, "error", line)
     )
+
+
+def test_a_report_that_cannot_be_kept_costs_no_more(node: Node) -> None:
+    """No colocd, and a spool that hooks must not use: the job's state goes all the same, or its GPU
+    would count as used for hours."""
+    node.run("prolog")
+    (node.folder / "spool").symlink_to("/")
+    assert "report=lost (" in node.run("epilog")
+    assert not (node.folder / "run/jobs/77.json").exists()

@@ -275,3 +275,14 @@ def test_closing_takes_what_came_after_the_last_sample() -> None:
 def test_what_is_no_record_is_refused(broken: dict[str, Any]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         resume(broken)
+
+
+def test_the_last_events_are_kept_for_they_tell_how_it_ended() -> None:
+    run = RunUse(7, 0, T)
+    run.note(T, "overrun", "begun")
+    for number in range(40):
+        run.note(T + number, "driver", f"no sample for {number} s")
+    run.note_again(T + 50, "gpu-lost", "Xid 79")
+    kinds = [one["kind"] for one in run.record()["events"]]
+    assert len(kinds) == 20 and kinds[0] == "overrun" and kinds[-1] == "gpu-lost"
+    assert run.record()["left_out"] == {"events": 22}

@@ -20,6 +20,7 @@ from slurm_coloc.core.gpu.telemetry.series import Series
 
 VERSION = 1
 MOST_EVENTS, MOST_NEIGHBOURS = 20, 32
+REPEATED = ("driver", "idle")  # kinds of events without a bound
 GAP_S = 3.0  # samples come each second; a longer time without one is a gap
 LONG_S = 60.0  # a run of which this was watched is known by its own samples
 
@@ -123,10 +124,12 @@ class RunUse:
             self.met[job_id] = met._replace(overlap_s=met.overlap_s + max(0.0, past_s))
 
     def note(self, at_s: float, kind: str, text: str, **more: int | str) -> None:
-        """Keep an event, up to MOST_EVENTS. ``more``: figures of it."""
+        """Keep an event, the last MOST_EVENTS. ``more``: figures of it."""
         if len(self.events) >= MOST_EVENTS:
+            # The last ones tell how a run ended; what may come again and again goes first.
+            again = (at for at, one in enumerate(self.events) if one["kind"] in REPEATED)
+            del self.events[next(again, 0)]
             self._leave_out("events")
-            return
         self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200], **more})
 
     def note_again(self, at_s: float, kind: str, text: str) -> None:
