@@ -20,7 +20,7 @@ from slurm_coloc.errors import GpuError
 LOCK_S = 4.0
 #: how long an Epilog waits for a daemon's end, which takes a server's, too: contexts of real GPUs
 PATIENCE_S = 0.1
-SERVES_OTHERS = "the MPS daemon of this GPU is of another kind, and jobs run on it"
+KEPT = "running jobs have an MPS daemon from before sharing.users was changed"
 _NAME = re.compile(r"([0-9]{1,10})\.([0-9]{1,10})\.([0-9]{1,10})")
 
 
@@ -42,6 +42,11 @@ class MpsJob(NamedTuple):
         """From the name of a file, which has no gid; None for any other name."""
         match = _NAME.fullmatch(name)
         return cls(int(match[1]), int(match[2]), int(match[3]), gid) if match else None
+
+
+def _whose(rules: Rules, job: MpsJob) -> Who:
+    """As whom the daemon of a job runs."""
+    return Who(0, 0) if rules.users == "all" else Who(job.uid, job.gid)
 
 
 class _Record(NamedTuple):
@@ -102,7 +107,19 @@ class Gpu(NamedTuple):
                 other = MpsJob.of(entry.name)
                 if other and other.name != job.name and self._has_state(other):
                     uids.add(other.uid)
-        return chosen(rules, job.uid, uids, self._missing(rules))
+        missing = self._missing(rules)
+        with contextlib.suppress(GpuError):
+            return self._choose(job, rules, uids, missing)
+        return chosen(rules, job.uid, uids, missing)
+
+    def _choose(self, job: MpsJob, rules: Rules, uids: set[int], missing: str = "") -> Chosen:
+        """The method beside the jobs of ``uids``. A daemon that serves them and would not serve
+        this job stays: stopped, it would end their work. Raises GpuError."""
+        found = chosen(rules, job.uid, uids, missing)
+        if found.method is Method.MPS and uids:
+            kept = KEPT if self._serves() not in (None, _whose(rules, job).uid) else ""
+            return chosen(rules, job.uid, uids, kept)
+        return found
 
     def _has_state(self, job: MpsJob) -> bool:
         """Whether the job has its state: else it has ended, and its Epilog stopped before ours."""
@@ -116,16 +133,12 @@ class Gpu(NamedTuple):
     def _join(
         self, job: MpsJob, rules: Rules, share_mib: int, total_mib: int
     ) -> tuple[Chosen, Path | None]:
-        who = Who(0, 0) if rules.users == "all" else Who(job.uid, job.gid)
+        who = _whose(rules, job)
         others = [other for other in self._jobs() if other.name != job.name]
-        found = chosen(rules, job.uid, {other.uid for other in others})
+        found = self._choose(job, rules, {other.uid for other in others})
         if found.method is not Method.MPS:
             return found, None
-        serves = self._serves()
-        if serves is not None and serves != who.uid and others:
-            # sharing.users was changed meanwhile: stopped, it would end the jobs that it serves.
-            return chosen(rules, job.uid, (), SERVES_OTHERS), None
-        if serves != who.uid:
+        if self._serves() != who.uid:
             self._stop()
             made = daemon.start(self.control, self._of(who), self.uuid, who, self.environ)
             self._write(_Record(made.process, who, lacks=tuple(made.lacks)))

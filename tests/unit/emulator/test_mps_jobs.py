@@ -89,8 +89,10 @@ def test_one_server_for_all_users(table: Table) -> None:
 def test_a_daemon_of_another_kind_is_not_taken_from_running_jobs(table: Table) -> None:
     """sharing.users was changed while they run: stopped, it would end their work."""
     _, _, pipe = table.join(1, ADA)
+    would = table.would(2, ADA, ALL)
     method, reason, other = table.join(2, ADA, ALL)
-    assert (method, other) == (Method.STREAMS, None) and "jobs run on it" in reason
+    assert (method, other) == (Method.STREAMS, None) and "sharing.users was changed" in reason
+    assert would == (method, reason), "the gate knows, too: gate.require_fence"
     assert table.join(3, ADA)[2] == pipe, "it serves on"
 
 
@@ -317,7 +319,8 @@ def test_what_would_be_chosen_takes_nothing(table: Table) -> None:
     table.join(1)
     assert table.would(2) == (Method.MPS, "")
     assert table.would(2, BEN) == (Method.STREAMS, "another user has MPS on this GPU")
-    assert table.would(2, BEN, ALL) == (Method.MPS, "")
+    method, why = table.would(2, BEN, ALL)  # ADA's daemon serves her job
+    assert method is Method.STREAMS and "sharing.users was changed" in why
     assert table.would(1) == (Method.MPS, "")
     (table.run_dir / "1.json").unlink()  # its Epilog did not come this far
     assert table.would(2, BEN) == (Method.MPS, "")
