@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 /* All our own symbols are hidden (-fvisibility=hidden); what spank.h declares must stay
  * visible, or exports.map has nothing to export. */
@@ -103,6 +104,21 @@ void coloc_note_logs(int out, int err);
 bool coloc_node_dir(const char *run_dir, char *out, size_t size);
 int coloc_open_dir(const char *path);
 
+/* run_dir.c: a file that root opened for a task to fill as the user. To take it gives its
+ * descriptor, once, -1 where there is none; or where slurmstepd closed it meanwhile and gave the
+ * number to another file. */
+struct coloc_kept {
+	int fd;
+	struct stat seen;
+};
+void coloc_keep(struct coloc_kept *kept, int fd);
+int coloc_take(struct coloc_kept *kept);
+
+/* mps_note.c: for the Epilog, that a task could not use the MPS daemon of its GPU. The first as
+ * root, the second in the task. */
+void coloc_mps_note_open(spank_t spank, int dir, uint32_t job);
+void coloc_mps_note(const char *why);
+
 /* fence.c: what the Prolog prepared on a shared GPU. Read as root, joined in the task. */
 void coloc_fence_read(spank_t spank, const struct coloc_args *args);
 void coloc_fence_join(spank_t spank, long shards, long gpus);
@@ -115,12 +131,14 @@ void coloc_node_hook_missed(void);
 
 /* own_gpu.c: the GPU of this task, where the job has several; NULL where it has not one of its own. */
 struct coloc_own_gpu {
-	int minor;
+	int minor; /* of its device file */
+	int number; /* what Slurm calls it */
 	char uuid[128];
 	char folder[200]; /* of its MPS daemon */
 };
 void coloc_own_forget(void);
 void coloc_own_take(const char *value);
+bool coloc_own_any(void);
 const struct coloc_own_gpu *coloc_own_gpu(spank_t spank);
 
 /* limit.c: the kernel's limit on the job's cgroup, set as root before the tasks run by the program

@@ -133,22 +133,25 @@ void coloc_fence_read(spank_t spank, const struct coloc_args *args)
 		return;
 	snprintf(name, sizeof(name), "%" PRIu32 ".share", job);
 	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	close(dir);
 	if (fd < 0)
-		return;
+		goto done;
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
 	    !(st.st_mode & 022))
 		len = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	if (len <= 0)
-		return;
+		goto done;
 	text[len] = '\0';
 	parse(text);
+	if (strcmp(share.method, "mps") == 0 || coloc_own_any())
+		coloc_mps_note_open(spank, dir, job);
 	coloc_limit_prepare(job, share.program, share.config);
 	if (stat("/dev/shm", &st) == 0) {
 		share.shm_device = st.st_dev;
 		share.shm_inode = st.st_ino;
 	}
+done:
+	close(dir);
 }
 
 /* Whether the task sees the daemon's socket and its /dev/shm: not in a container or under
@@ -308,8 +311,10 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 		return;
 	take_own(spank);
 	mps = strcmp(share.method, "mps") == 0 && share.pipe[0] != '\0';
-	if (mps && (why = hidden()))
+	if (mps && (why = hidden())) {
+		coloc_mps_note(why);
 		mps = false;
+	}
 	limit_mib = shards / gpus * share.shard_mib;
 	/* The kernel counts all processes of the job together, MPS each by itself. */
 	each_mib = kernel ? limit_mib : limit_mib / ((tasks_here(spank, batch) + gpus - 1) / gpus);

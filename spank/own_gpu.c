@@ -4,8 +4,8 @@
  *
  * Under ConstrainDevices every task counts its GPU as 0, so Slurm's number says nothing; but the
  * task may open the device file of that GPU alone, and access() asks the device cgroup without
- * opening the device. Where nothing is held back the number is that of the device file; so it is
- * where none may be opened, as in a container that was given no devices.
+ * opening the device. Where nothing is held back Slurm's number tells it; so it does where none may
+ * be opened, as in a container that was given no devices.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +32,22 @@ void coloc_own_take(const char *value)
 {
 	struct coloc_own_gpu *gpu = &gpus[count];
 
-	if (count < MAX_GPUS &&
-	    sscanf(value, "%d %127s %199s", &gpu->minor, gpu->uuid, gpu->folder) == 3)
-		count++;
+	int found;
+
+	if (count >= MAX_GPUS)
+		return;
+	found = sscanf(value, "%d %127s %199s %d", &gpu->minor, gpu->uuid, gpu->folder,
+	               &gpu->number);
+	if (found < 3)
+		return;
+	if (found == 3) /* by the Prolog of an older release */
+		gpu->number = gpu->minor;
+	count++;
+}
+
+bool coloc_own_any(void)
+{
+	return count > 0;
 }
 
 static bool may_open(int minor)
@@ -67,7 +80,7 @@ const struct coloc_own_gpu *coloc_own_gpu(spank_t spank)
 		return NULL;
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(now, gpus[i].uuid) == 0 ||
-		    ((open == count || open == 0) && is_number(now) && atoi(now) == gpus[i].minor))
+		    ((open == count || open == 0) && is_number(now) && atoi(now) == gpus[i].number))
 			return &gpus[i];
 	return NULL; /* several, as in the batch script, or it cannot be told */
 }

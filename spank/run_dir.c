@@ -40,3 +40,25 @@ int coloc_open_dir(const char *path)
 	close(fd);
 	return -1;
 }
+
+void coloc_keep(struct coloc_kept *kept, int fd)
+{
+	kept->fd = fd;
+	if (fd >= 0 && fstat(fd, &kept->seen) != 0) {
+		close(fd);
+		kept->fd = -1;
+	}
+}
+
+int coloc_take(struct coloc_kept *kept)
+{
+	struct stat st;
+	int fd = kept->fd;
+
+	kept->fd = -1;
+	if (fd < 0 || fstat(fd, &st) != 0 || st.st_dev != kept->seen.st_dev ||
+	    st.st_ino != kept->seen.st_ino)
+		return -1;
+	kept->seen = st;
+	return fd;
+}

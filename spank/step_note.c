@@ -28,10 +28,8 @@
 
 #define JOB_NAME_MAX 600
 
-/* <job id>.logs, open from root's part to the task's; its identity, for slurmstepd may have
- * closed it and given the number to another file. */
-static int logs_fd = -1;
-static struct stat logs_seen;
+/* <job id>.logs, open from root's part to the task's */
+static struct coloc_kept logs = { .fd = -1 };
 
 /* The file in its place by temporary name and rename; its descriptor, or -1. */
 static int put(int dir, uint32_t job, const char *suffix, const char *text, size_t len)
@@ -103,11 +101,7 @@ void coloc_step_note(spank_t spank, const struct coloc_args *args)
 	fd = put(dir, job, "step", text, (size_t) len);
 	if (fd >= 0)
 		close(fd);
-	logs_fd = put(dir, job, "logs", "", 0);
-	if (logs_fd >= 0 && fstat(logs_fd, &logs_seen) != 0) {
-		close(logs_fd);
-		logs_fd = -1;
-	}
+	coloc_keep(&logs, put(dir, job, "logs", "", 0));
 done:
 	close(dir);
 }
@@ -128,16 +122,12 @@ void coloc_note_logs(int out, int err)
 	uintmax_t out_bytes;
 	uintmax_t err_inode;
 	uintmax_t err_bytes;
-	struct stat st;
+	int fd = coloc_take(&logs);
 
-	if (logs_fd < 0)
+	if (fd < 0)
 		return;
-	if (fstat(logs_fd, &st) == 0 && st.st_dev == logs_seen.st_dev &&
-	    st.st_ino == logs_seen.st_ino) {
-		look(out, &out_inode, &out_bytes);
-		look(err, &err_inode, &err_bytes);
-		dprintf(logs_fd, "%ju %ju %ju %ju\n", out_inode, out_bytes, err_inode, err_bytes);
-		close(logs_fd);
-	}
-	logs_fd = -1;
+	look(out, &out_inode, &out_bytes);
+	look(err, &err_inode, &err_bytes);
+	dprintf(fd, "%ju %ju %ju %ju\n", out_inode, out_bytes, err_inode, err_bytes);
+	close(fd);
 }

@@ -177,8 +177,8 @@ def _rules(value: object) -> tuple[Rule, ...]:
 class HookJob(NamedTuple):
     """The job of this call, checked. ``stdout`` and ``stderr`` are patterns, None = not given.
 
-    ``minors`` are the numbers of SLURM_JOB_GPUS (minor numbers of the device files), ``uuids``
-    what CUDA_VISIBLE_DEVICES holds from 25.11 on. ``exit_code`` and ``signal`` are None in the
+    ``numbers`` are those of SLURM_JOB_GPUS (places in the list of ``slurmd -G``), ``uuids`` what
+    CUDA_VISIBLE_DEVICES holds from 25.11 on. ``exit_code`` and ``signal`` are None in the
     Prolog. ``batch`` is false for salloc and srun, which have no log of their own.
     """
 
@@ -193,7 +193,7 @@ class HookJob(NamedTuple):
     batch: bool
     stdout: str | None
     stderr: str | None
-    minors: tuple[int, ...]
+    numbers: tuple[int, ...]
     uuids: tuple[str, ...]
     exit_code: int | None
     signal: int | None
@@ -214,7 +214,7 @@ def read_call(environ: Mapping[str, str]) -> HookCall:
 
 def read_job(environ: Mapping[str, str]) -> HookJob:
     """Check the environment of a Prolog or Epilog; raises UsageFault naming the bad variable."""
-    minors, uuids = _gpus(environ)
+    numbers, uuids = _gpus(environ)
     exit_code, signal = _exit(environ.get("SLURM_JOB_EXIT_CODE2", ""))
     return HookJob(
         job_id=_number(environ, "SLURM_JOB_ID", 1),
@@ -228,7 +228,7 @@ def read_job(environ: Mapping[str, str]) -> HookJob:
         batch=_is_batch(environ),
         stdout=_path(environ, "SLURM_JOB_STDOUT"),
         stderr=_path(environ, "SLURM_JOB_STDERR"),
-        minors=minors,
+        numbers=numbers,
         uuids=uuids,
         exit_code=exit_code,
         signal=signal,

@@ -3,8 +3,8 @@
 
 SLURM_JOB_GPUS counts the gpu gres of a node as slurmd has merged them: in slurm.conf's order of
 types, within a type in gres.conf's, whatever the device files are called (tried 22.05 and 24.11).
-On a node with whole GPUs alone that is mostly the minor number; with MIG devices it is not. So
-slurmd itself is asked: ``slurmd -G`` prints that list and ends (0.02 s).
+Mostly that is the minor number; with MIG devices, or with a card left out, it is not. So slurmd
+itself is asked: ``slurmd -G`` prints that list and ends (0.02 s).
 """
 
 import os

@@ -35,6 +35,7 @@ void test_ticket(void);
 void test_coloc1(void);
 
 /* unit_note.c */
+bool text_is(const char *path, const char *text);
 void test_step_note(void);
 void test_note_logs(void);
 

@@ -69,6 +69,10 @@ static bool has(const char *name, const char *value)
 	"m1\n"                                                                                     \
 	"why there are several\n"
 
+#define NUMBERED                                                                                   \
+	"share 1\nmethod streams\nshard_mib 1024\ngpu_mib 40960\ntask 1 GPU-b m1 0\n"              \
+	"task 3 GPU-d m3 1\n"
+
 /* Whether a task of a step on both GPUs, with this CUDA_VISIBLE_DEVICES, is a client of `uuid`. */
 static bool client_of(const char *visible, const char *uuid)
 {
@@ -101,6 +105,10 @@ static void own_gpu(void)
 	put("dev/nvidia1", "", 0);
 	CHECK(client_of("1", "GPU-b") && has("CUDA_MPS_LOG_DIRECTORY", "m1/log"));
 	CHECK(client_of("3", "GPU-d") && client_of("0", NULL) && client_of("1,3", NULL));
+	/* Where gres.conf leaves a card out, Slurm calls it by another number than its file has. */
+	put("n1/jobs/7.share", NUMBERED, strlen(NUMBERED));
+	CHECK(client_of("0", "GPU-b") && client_of("1", "GPU-d") && client_of("3", NULL));
+	put("n1/jobs/7.share", TASKS, strlen(TASKS));
 	unlink("m1/pipe/control");
 	CHECK(client_of("1", NULL));
 	fake_job.step = SLURM_BATCH_SCRIPT;
@@ -145,12 +153,20 @@ void test_fence(void)
 	CHECK(threads_after("90", "40") && threads_after("", "40") && threads_after("-1", "40"));
 	fake_job.step = SLURM_BATCH_SCRIPT;
 
-	/* Not seen from inside of the job. */
+	/* Not seen from inside of the job: the Epilog must not take it for fenced. */
+	CHECK(text_is("n1/jobs/7.nomps", ""));
 	CHECK(rename("pipe", "away") == 0);
 	join(MPS, 11);
+	CHECK(text_is("n1/jobs/7.nomps", "the MPS pipe cannot be seen from inside of the job\n"));
 	CHECK(has("CUDA_MPS_PIPE_DIRECTORY", NULL) && has("CUDA_VISIBLE_DEVICES", NULL));
 	CHECK(strstr(said, "not fenced") && strstr(said, "cannot be seen"));
+	fake_job.step = 0;
+	join(MPS, 11); /* a second task says no more, a step after it takes nothing back */
+	CHECK(text_is("n1/jobs/7.nomps", "the MPS pipe cannot be seen from inside of the job\n"));
+	fake_job.step = SLURM_BATCH_SCRIPT;
 	CHECK(rename("away", "pipe") == 0);
+	join(MPS, 11); /* the next run of the job */
+	CHECK(text_is("n1/jobs/7.nomps", ""));
 
 	/* A whole GPU of ours is measured: JAX and TensorFlow must not take most of it at once. */
 	join("share 1\nmethod alone\n", 0);

@@ -14,7 +14,7 @@
 #include "unit.h"
 
 /* Whether the file holds exactly this text; NULL = it is not there. */
-static bool holds(const char *path, const char *text)
+bool text_is(const char *path, const char *text)
 {
 	char found[1024];
 	int fd = open(path, O_RDONLY | O_NOFOLLOW);
@@ -37,7 +37,7 @@ static bool notes(const char *run_dir, const char *text)
 
 	snprintf(args.run_dir, sizeof(args.run_dir), "%s", run_dir);
 	coloc_step_note(NULL, &args);
-	same = holds("n1/jobs/7.step", text);
+	same = text_is("n1/jobs/7.step", text);
 	coloc_note_logs(-1, -1);
 	unlink("n1/jobs/7.step");
 	unlink("n1/jobs/7.logs");
@@ -75,7 +75,7 @@ void test_step_note(void)
 	put("victim", "mine", 4);
 	CHECK(symlink("../../victim", "n1/jobs/.7.step.tmp") == 0);
 	CHECK(symlink("../../victim", "n1/jobs/7.step") == 0);
-	CHECK(notes("n1/jobs", "none\na\n") && holds("victim", "mine"));
+	CHECK(notes("n1/jobs", "none\na\n") && text_is("victim", "mine"));
 	CHECK(symlink("jobs", "n1/link") == 0 && notes("n1/link", NULL));
 	CHECK(notes("n1/nowhere", NULL) && notes("n1/jobs/7.json", NULL));
 	CHECK(chmod("n1/jobs", 0775) == 0 && notes("n1/jobs", NULL));
@@ -99,18 +99,18 @@ void test_note_logs(void)
 	log = open("log", O_WRONLY | O_APPEND);
 	CHECK(log >= 0 && fstat(log, &st) == 0);
 	coloc_step_note(NULL, &args);
-	CHECK(holds("n1/jobs/7.logs", ""));
+	CHECK(text_is("n1/jobs/7.logs", ""));
 	coloc_note_logs(log, log);
 	snprintf(text, sizeof(text), "%ju 7 %ju 7\n", (uintmax_t) st.st_ino, (uintmax_t) st.st_ino);
-	CHECK(holds("n1/jobs/7.logs", text));
+	CHECK(text_is("n1/jobs/7.logs", text));
 	coloc_note_logs(log, log); /* once a job */
-	CHECK(holds("n1/jobs/7.logs", text));
+	CHECK(text_is("n1/jobs/7.logs", text));
 	close(log);
 
 	log = open("/dev/null", O_WRONLY);
 	coloc_step_note(NULL, &args);
 	coloc_note_logs(log, -1);
-	CHECK(holds("n1/jobs/7.logs", "0 0 0 0\n"));
+	CHECK(text_is("n1/jobs/7.logs", "0 0 0 0\n"));
 	close(log);
 
 	/* A descriptor that became another file's in between is left alone. */
@@ -118,7 +118,7 @@ void test_note_logs(void)
 	log = open("log", O_WRONLY | O_APPEND);
 	CHECK(dup2(log, log + 1) == log + 1); /* where the note was open */
 	coloc_note_logs(-1, -1);
-	CHECK(holds("log", "before\n") && holds("n1/jobs/7.logs", ""));
+	CHECK(text_is("log", "before\n") && text_is("n1/jobs/7.logs", ""));
 	close(log);
 	close(log + 1);
 }

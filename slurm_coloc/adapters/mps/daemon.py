@@ -102,6 +102,8 @@ def _accepts(path: Path, kind: int) -> bool:
         sock.settimeout(0.2)
         try:
             sock.connect(str(path))
+        except BlockingIOError:
+            return True  # it listens, and its queue is full
         except OSError:
             return False
         return True

@@ -29,7 +29,7 @@ from slurm_coloc.flow.finish import final_usage
 from slurm_coloc.flow.launch import memory_limit, sharing
 from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import deliver
-from slurm_coloc.flow.node.jobs_here import FENCE, LINE, read_starts, remove_state
+from slurm_coloc.flow.node.jobs_here import FENCE, LINE, NO_MPS, read_starts, remove_state
 
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
@@ -113,6 +113,7 @@ def _load_known(call: hookenv.HookCall, notes: list[str]) -> Known:
             step = spool.read_file(fd, f"{job.job_id}.step", owners, 1024)
             logs = spool.read_file(fd, f"{job.job_id}.logs", owners, LINE)
             held = spool.read_file(fd, f"{job.job_id}.{FENCE}", owners, 1024)
+            not_in_mps = spool.read_file(fd, f"{job.job_id}.{NO_MPS}", owners)
         state = json.loads(raw) if raw is not None else None
     except (ColocError, OSError, ValueError, RecursionError) as err:
         notes.append(f"state unreadable: {str(err)[:100]}")
@@ -122,6 +123,11 @@ def _load_known(call: hookenv.HookCall, notes: list[str]) -> Known:
         # The numbers and the name are those of every run, the logs' lengths are not.
         return Known({}, step, {})
     state["fence"], state["fence_mib"] = memory_limit.level_of(held), memory_limit.mib_of(held)
+    if not_in_mps and _method(state) == Method.MPS:
+        # What its daemon would have held it to says nothing of this run.
+        state["sharing"]["method"] = Method.STREAMS.value
+        why = not_in_mps.decode("ascii", "replace").splitlines()[0][:100]
+        notes.append(f"a task ran without MPS: {why}")
     return Known(state, step, read_starts(logs or b""))
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stage launch, which GPUs and MIG devices a job got on this node.
 
-slurmd tells its hooks numbers. On a node with whole GPUs alone these are taken as minor numbers. As
-soon as one GPU is in MIG mode they are places in slurmd's own list, which is asked for; the device
-files that stand there say which GPU or which MIG device it is. Where slurmd finds MIG devices by
-itself (AutoDetect=nvml), CUDA_VISIBLE_DEVICES has their UUIDs.
+slurmd tells its hooks numbers. They are places in slurmd's own list, which is asked for; the device
+files that stand there say which GPU or which MIG device it is. Mostly a place is also the minor
+number of the device file, but not where gres.conf leaves a card out, where types stand in another
+order, or where a GPU is in MIG mode. Where slurmd finds MIG devices by itself (AutoDetect=nvml),
+CUDA_VISIBLE_DEVICES has their UUIDs.
 
 The list is kept in run_dir: on a node so busy that slurmd does not print it in time, a job would
-else start with numbers that are not CUDA's, find no GPU and fail.
+else be taken for one on another GPU, or start with numbers that are not CUDA's and find no GPU.
 """
 
 import contextlib
@@ -31,17 +32,26 @@ _WHOLE = r"/dev/nvidia(\d+)"
 def gpus_of_job(
     job: hookenv.HookJob, environ: Mapping[str, str], lib: nvml.Nvml, run_dir: Path
 ) -> tuple[list[nvml.Gpu], bool, list[int]]:
-    """What the job got here, in the order of its numbers; whether a GPU of this node is in MIG
-    mode; and the MiB of each that its type gives to one job, 0 where it says nothing. Raises
-    GpuError."""
+    """What the job got here, in the order of its numbers; whether Slurm's numbers are none of
+    CUDA's on this node; and the MiB of each that its type gives to one job, 0 where it says
+    nothing. Raises GpuError."""
     cut = Mig(lib).gpus()
     if job.uuids:
         return lib.by_uuid(job.uuids), bool(cut), [0] * len(job.uuids)
-    if not cut:
-        return lib.by_minor(job.minors), False, [0] * len(job.minors)
-    listed = _listed(environ, job.node, run_dir)
-    found = [_one(number, listed, cut, lib) for number in job.minors]
-    return found, True, [slice_mib(listed[number].type) or 0 for number in job.minors]
+    try:
+        listed = _listed(environ, job.node, run_dir)
+    except GpuError:
+        if cut:
+            raise
+        return lib.by_minor(job.numbers), False, [0] * len(job.numbers)
+    found = [_one(number, listed, cut, lib) for number in job.numbers]
+    sizes = [slice_mib(listed[number].type) or 0 for number in job.numbers]
+    return found, bool(cut) or not _by_minor(listed), sizes
+
+
+def _by_minor(listed: list[GresGpu]) -> bool:
+    """Whether the place in slurmd's list is the number of the device file, for all."""
+    return all(gres.files == (f"/dev/nvidia{place}",) for place, gres in enumerate(listed))
 
 
 def _one(number: int, listed: list[GresGpu], cut: list[MigGpu], lib: nvml.Nvml) -> nvml.Gpu:

@@ -203,21 +203,21 @@ def _request(call: HookCall, request: dict[str, Any], deadline_s: float) -> dict
 
 def gpus_now(call: HookCall) -> dict[str, Any]:
     """The job's GPUs or MIG devices as NVML shows them now, or "available": false with a reason;
-    "mig": a GPU of this node is in MIG mode, where Slurm's numbers are not CUDA's."""
-    if not call.job.minors and not call.job.uuids:
+    "renumbered": Slurm's numbers on this node are not CUDA's."""
+    if not call.job.numbers and not call.job.uuids:
         return _unavailable("the job has no GPU on this node")
     if not call.settings.nvml:
         return _unavailable("nvml = false in the configuration")
     try:
         with nvml.Nvml() as lib:
-            gpus, cut, sizes = gpus_of_job(call.job, call.environ, lib, call.settings.run_dir)
+            gpus, other, sizes = gpus_of_job(call.job, call.environ, lib, call.settings.run_dir)
     except GpuError as err:
         return _unavailable(err.message)
     devices = [
         {**_plain(gpu), **({"slice_mib": mib} if mib else {})}
         for gpu, mib in zip(gpus, sizes, strict=True)
     ]
-    return {"available": True, "devices": devices, "mig": cut}
+    return {"available": True, "devices": devices, "renumbered": other}
 
 
 def _unavailable(reason: str) -> dict[str, Any]:

@@ -111,9 +111,9 @@ def _shard_mib(settings: HookSettings, state: Mapping[str, Any]) -> int:
 
 
 def _visible(gpu: Mapping[str, Any]) -> list[str]:
-    """The line that names the run's GPUs or MIG devices where a GPU of the node is in MIG mode:
-    there Slurm's numbers, which it puts into CUDA_VISIBLE_DEVICES, are not CUDA's."""
-    if not gpu.get("mig") or not gpu.get("devices"):
+    """The line that names the run's GPUs or MIG devices where Slurm's numbers, which it puts into
+    CUDA_VISIBLE_DEVICES, are not CUDA's."""
+    if not gpu.get("renumbered") or not gpu.get("devices"):
         return []
     return [f"visible {','.join(str(one['uuid']) for one in gpu['devices'])}"]
 
@@ -195,13 +195,14 @@ def _own(call: HookCall, devices: list[Device], why: str, share_mib: int) -> tup
     """MPS on each of the job's GPUs, for tasks that have one of them: the lines, and the reason
     that the other tasks are given. All or none: tasks of one training should not differ."""
     lines = []
-    for device in devices:
+    for place, device in enumerate(devices):
         minor = device.get("minor")
         found, pipe = _join(call, device, share_mib)
         if pipe is None or not isinstance(minor, int):
             leave(call, [])
             return [], f"{why}, and on one of them {found.reason or 'no number'}"
-        lines.append(f"task {minor} {device['uuid']} {pipe.parent}")
+        number = call.job.numbers[place] if call.job.numbers else minor
+        lines.append(f"task {minor} {device['uuid']} {pipe.parent} {number}")
     return lines, f"{why}; a task with one of them is a client of its MPS"
 
 

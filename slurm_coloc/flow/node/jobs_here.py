@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from slurm_coloc.adapters import spool
 from slurm_coloc.errors import ColocError
 
-#: suffixes of the fence's record, which `coloc fence` writes, and of what slurmstepd reads
-FENCE, SHARE = "fence", "share"
-#: all of a job's files in run_dir; step and logs are written by slurmstepd
-SUFFIXES = ("json", "step", "logs", FENCE, SHARE)
+#: suffixes of the fence's record, which `coloc fence` writes, of what slurmstepd reads, and of what
+#: it writes where a task could not use MPS
+FENCE, SHARE, NO_MPS = "fence", "share", "nomps"
+#: all of a job's files in run_dir; step and logs are written by slurmstepd too
+SUFFIXES = ("json", "step", "logs", FENCE, SHARE, NO_MPS)
 #: of run_dir: others pass through to their MPS pipe; and of what is in it, of whoever's job
 FOLDER_MODE, FILE_MODE = 0o711, 0o600
 LINE = 1024  # bytes of what slurmstepd noted

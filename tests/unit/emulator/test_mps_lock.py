@@ -6,11 +6,13 @@ A user who holds it keeps every Prolog, Epilog and the agent from MPS on that GP
 
 import errno
 import os
+import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
+from slurm_coloc.adapters.mps import daemon
 from slurm_coloc.core.gpu.sharing import Method
 
 from .tables import ADA, BEN, Table
@@ -99,3 +101,16 @@ def test_a_fifo_at_the_locks_place_holds_nobody(table: Table) -> None:
     os.mkfifo(table.gpu.folder / "lock")
     assert table.join(1)[0] is Method.STREAMS
     (table.gpu.folder / "lock").unlink()
+
+
+def test_a_daemon_whose_queue_is_full_listens(tmp_path: Path) -> None:
+    """Many clients that come at once must not have it taken for dead and stopped."""
+    (tmp_path / "pipe").mkdir()
+    path = str(tmp_path / "pipe/control")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waits:
+            waits.connect(path)  # the queue has room for one
+            assert daemon.listens(tmp_path / "pipe")
+    assert not daemon.listens(tmp_path / "pipe")

@@ -86,7 +86,7 @@ def test_a_busy_nodes_slurmd_costs_no_job_its_device(
     monkeypatch.setattr(slurmd, "_program", lambda: str(slurmd_program))
     monkeypatch.setattr(slurmd, "LIMIT_S", 0.3)
     monkeypatch.setattr(devices, "Mig", lambda lib: SimpleNamespace(gpus=lambda: CUT))
-    job = SimpleNamespace(uuids=(), minors=(1,), node="n1")
+    job = SimpleNamespace(uuids=(), numbers=(1,), node="n1")
     lib = SimpleNamespace(by_uuid=lambda uuids: uuids)
 
     def of_job() -> tuple[object, bool, list[int]]:
@@ -106,3 +106,45 @@ def test_a_busy_nodes_slurmd_costs_no_job_its_device(
     (run_dir / devices.LAST_LIST).chmod(0o666)
     with pytest.raises(GpuError, match="exit 1"):
         of_job()
+
+
+# gres.conf leaves the first card out: "Name=gpu File=/dev/nvidia[1-2]" (22.05.8)
+LEFT_OUT = """\
+slurmd: Gres Name=gpu Type=(null) Count=1 Index=1 ID=7696487 File=/dev/nvidia1 (null)
+slurmd: Gres Name=gpu Type=(null) Count=1 Index=2 ID=7696487 File=/dev/nvidia2 (null)
+"""
+# slurm.conf has type bb before aa
+OTHER_ORDER = """\
+slurmd: Gres Name=gpu Type=bb Count=1 Index=1 ID=7696487 File=/dev/nvidia1 (null)
+slurmd: Gres Name=gpu Type=aa Count=1 Index=0 ID=7696487 File=/dev/nvidia0 (null)
+"""
+ALL = "slurmd: Gres Name=gpu Type=a100 Count=2 Index=0 ID=7696487 File=/dev/nvidia[0-1] (null)\n"
+
+
+@pytest.mark.parametrize(
+    "listed, numbers, minors, renumbered",
+    [
+        (LEFT_OUT, (0,), [1], True),
+        (LEFT_OUT, (1, 0), [2, 1], True),
+        (OTHER_ORDER, (0,), [1], True),
+        (ALL, (0, 1), [0, 1], False),
+        ("", (0,), [0], False),  # slurmd cannot be asked: mostly it is the device file's number
+    ],
+)
+def test_without_mig_too_a_number_is_a_place_in_slurmds_list(
+    listed: str,
+    numbers: tuple[int, ...],
+    minors: list[int],
+    renumbered: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "run").mkdir(0o711)
+    program(tmp_path / "slurmd", f"cat <<'END'\n{listed}END")
+    monkeypatch.setattr(slurmd, "_program", lambda: str(tmp_path / "slurmd"))
+    monkeypatch.setattr(slurmd, "LIMIT_S", 20.0)
+    monkeypatch.setattr(devices, "Mig", lambda lib: SimpleNamespace(gpus=list))
+    job = SimpleNamespace(uuids=(), numbers=numbers, node="n1")
+    lib = SimpleNamespace(by_minor=list)
+    found = devices.gpus_of_job(job, {}, lib, tmp_path / "run")  # type: ignore[arg-type]
+    assert found == (minors, renumbered, [0] * len(minors))

@@ -28,7 +28,7 @@ GOOD = {
 
 def test_good_values() -> None:
     job = read_job(GOOD)
-    assert (job.job_id, job.uid, job.restart, job.minors, job.uuids) == (77, 1000, 0, (0, 3), ())
+    assert (job.job_id, job.uid, job.restart, job.numbers, job.uuids) == (77, 1000, 0, (0, 3), ())
     assert (job.exit_code, job.signal, job.batch, job.stdout) == (1, 0, True, None)
 
 
@@ -36,14 +36,14 @@ def test_gpus_as_uuids_where_the_numbers_are_missing() -> None:
     uuid = "GPU-562c1503-1bd8-48da-4774-33fd0d7ab742"
     env = {**GOOD, "SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": f"{uuid},MIG-{uuid}"}
     job = read_job(env)
-    assert job.minors == ()
+    assert job.numbers == ()
     assert job.uuids == (uuid, f"MIG-{uuid}")
 
 
 @pytest.mark.parametrize("value", ["", "NoDevFiles"])
 def test_no_gpu(value: str) -> None:
     job = read_job({**GOOD, "SLURM_JOB_GPUS": "", "CUDA_VISIBLE_DEVICES": value})
-    assert job.minors == job.uuids == ()
+    assert job.numbers == job.uuids == ()
 
 
 @pytest.mark.parametrize(
