@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes in a job's request by an answer of steering, and the words for it."""
+"""What changes in a job's request by an answer of steering, and the words for it: events, which
+tell after a restart of colocd what the request is.
+
+What is done with a waiting task of an array is noted under the array's own number, since the task
+gets one of its own only by that change.
+"""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Rules, Waiting, Why
+from slurm_coloc.core.records.runs import Event, StoredDecision
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.core.slurm.gres import same_gres, with_item, without
+from slurm_coloc.core.slurm.gres import parse_gres, same_gres, with_item, without
+from slurm_coloc.flow.place.memory import Memory, key
 
 Fields = dict[str, str | int]
 
@@ -26,6 +35,7 @@ REASONS = {
     Why.PLANNED: "the plan starts other jobs of its owner first",
     Why.USERS: "every GPU with room has jobs of users that it may not share with",
 }
+NOWHERE = "it may be pinned to no GPU now"
 _UNPINNED = "asks for a whole GPU in place of {shards} shards until it is pinned"
 _SHARDS = re.compile(_UNPINNED.format(shards=r"(\d+)"))
 
@@ -39,6 +49,52 @@ def shards_in(text: str) -> int:
     """The shards of such an event; 0 in any other."""
     found = _SHARDS.match(text)
     return int(found[1]) if found else 0
+
+
+def unpinned_shards(
+    store: Store, memory: Memory, job: Queued, decision: StoredDecision | None
+) -> int:
+    """The shards that a job will have with its next pin, where it asks for a whole GPU until then;
+    0 for any other. Its events are read once."""
+    if decision is None or not same_gres(job.tres_per_node, decision.exclusive_tres):
+        return 0
+    if key(job) not in memory.unpinned:
+        memory.unpinned[key(job)] = _noted_shards(store, job, decision)
+    return memory.unpinned[key(job)]
+
+
+def _noted_shards(store: Store, job: Queued, decision: StoredDecision) -> int:
+    events = store.events(decision.id, job.job_id)
+    if not job.array_id or job.restarts:
+        # A task that has run may have been a share, which only its array's events tell.
+        said = _said(one for one in events if one.job_id or not job.array_id)
+        return shards_in(said[-1]) if said else 0
+    for one in reversed(store.events(decision.id, job.array_id) + events):
+        # "siblings": by the outcome of another task all of them ask for something else.
+        if one.kind == "siblings" or shards_in(one.text):
+            return shards_in(one.text)
+    return 0
+
+
+def owners_nodes(store: Store, job: Queued, decision: StoredDecision | None) -> str:
+    """The nodes that a job's owner asked for, "" for any: ReqNodeList, unless it is our pin. A pin
+    that no event tells of is ours (colocd was killed before it noted it), but not where the
+    decision knows no request: that job was taken over."""
+    if decision is None or not job.req_nodes:
+        return job.req_nodes
+    said, pin = _said(store.events(decision.id, job.job_id)), f"{job.req_nodes} GPU "
+    ours = bool(said) and said[-1].startswith(pin)
+    kinds = [one.type for one in parse_gres(job.tres_per_node) if one.name == "shard" and one.type]
+    if kinds and decision.request:
+        ours = ours or not said or f" GPU {kinds[0]} by " not in said[-1]
+    elif job.array_id and not kinds:
+        said += _said(store.events(decision.id, job.array_id))
+        ours = any(text.startswith(pin) for text in said)
+    return decision.req_nodes if ours else job.req_nodes
+
+
+def _said(events: Iterable[Event]) -> list[str]:
+    return [one.text for one in events if one.kind == "place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +148,17 @@ class Subject:
         changed: Fields = {} if tres == self.job.tres_per_node else {"TresPerNode": tres}
         return changed | self.node(answer)
 
-    def text(self, answer: Answer, fields: Fields, policy: str) -> str:
+    def text(self, answer: Answer, policy: str) -> str:
         """The event of the change."""
-        if answer.act is Act.PIN and answer.pin is not None:
+        if answer.pin is not None:
             late = f"; {REASONS[answer.why]}" if answer.why is Why.GAVE_UP else ""
             by = "plan" if answer.why is Why.PLAN else policy
-            return chosen(answer.pin, by, answer.text + late)
-        why = REASONS[answer.why] if answer.why in REASONS else str(answer.why)
-        if self.guarded and ("TresPerNode" in fields or answer.act is Act.WAIT):
+            text = (answer.text or "it stays there") + late
+            # Else ReqNodeList would be taken for ours (owners_nodes).
+            node = f"{answer.pin.node} (asked for)" if self.wanted else answer.pin.node
+            return chosen(replace(answer.pin, node=node), by, text)
+        why = REASONS.get(answer.why, str(answer.why)) if self.waiting.nodes else NOWHERE
+        if self.guarded:
             return unpinned_text(self.waiting.shards, why)
         return f"waits: {why}" if answer.act is Act.WAIT else f"left to Slurm: {why}"
 

@@ -20,14 +20,12 @@ from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
-from slurm_coloc.flow.place.memory import Memory, key
+from slurm_coloc.flow.place.memory import AHEAD, Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.requests import shards_of
 
 log = structlog.get_logger()
 
-# A start time is set this many intervals ahead and renewed before it comes.
-AHEAD = 3
 # Slurm's reasons: the job waits for a constraint; Slurm takes it for impossible.
 WAITS, IMPOSSIBLE = "Constraints", "BadConstraints"
 WITHOUT_END = float("inf")

@@ -15,7 +15,6 @@ from slurm_coloc.core.records.pairs import training_of
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.time.progress.past import left_after
 from slurm_coloc.flow.cluster.telemetry import Live
-from slurm_coloc.flow.place.memory import key
 
 #: seconds for which the answer about earlier runs is used again
 FRESH_S = 60.0
@@ -63,14 +62,14 @@ class JobFacts:
         """The SM activity (ratio) that a running job had alone on its GPU, for as long as the
         figures are means over; else what another one of its ``training`` had last, or what its part
         of a GPU tells."""
-        beat = self._live.of(job.nodes)
+        beat, run = self._live.of(job.nodes), (job.job_id, job.restarts)
         if beat and job.start_s is not None and beat[0] - job.start_s > self._window_s:
             for gpu in beat[1]:
                 if [one.job_id for one in gpu.jobs] == [job.job_id] and gpu.smact is not None:
-                    _note(self._alone, key(job), gpu.smact)
+                    _note(self._alone, run, gpu.smact)
                     _note(self._of_training, training, gpu.smact)
-        found = self._alone.get(key(job), self.expected_smact(training))
-        return self._beside().get(key(job)) if found is None else found
+        found = self._alone.get(run, self.expected_smact(training))
+        return self._beside().get(run) if found is None else found
 
     def expected_smact(self, training: str) -> float | None:
         """What a job of this ``training`` had last, alone on its GPU; None where that is not

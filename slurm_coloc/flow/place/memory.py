@@ -12,9 +12,13 @@ from slurm_coloc.core.slurm.job import decision_in
 FEW = 4096  # decisions: fewer are not worth a check
 
 
-def key(job: Queued) -> tuple[int, int]:
-    """A job and its restart."""
-    return job.job_id, job.restarts
+# A start time of ours is this many intervals ahead, and renewed before it comes.
+AHEAD = 3
+
+
+def key(job: Queued) -> tuple[str, int]:
+    """A job, or a task of an array, and its restart: the tasks that wait share one number."""
+    return job.handle, job.restarts
 
 
 @dataclass(slots=True)
@@ -28,18 +32,18 @@ class Memory:
     a job that asks for a whole GPU until it is pinned (0: it does not).
     """
 
-    since: dict[tuple[int, int], float] = field(default_factory=dict)
-    waits_until: dict[tuple[int, int], float] = field(default_factory=dict)
+    since: dict[tuple[str, int], float] = field(default_factory=dict)
+    waits_until: dict[tuple[str, int], float] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
-    given_up: set[tuple[int, int]] = field(default_factory=set)
-    free: set[tuple[int, int]] = field(default_factory=set)
+    given_up: set[tuple[str, int]] = field(default_factory=set)
+    free: set[tuple[str, int]] = field(default_factory=set)
     decisions: dict[str, StoredDecision] = field(default_factory=dict)
-    unpinned: dict[tuple[int, int], int] = field(default_factory=dict)
+    unpinned: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def forget(self, queue: Sequence[Queued]) -> None:
         """Forget jobs that wait no longer, and decisions of jobs that have gone."""
         present = {key(job) for job in queue if job.waits}
-        known: dict[tuple[int, int], Any]
+        known: dict[tuple[str, int], Any]
         for known in (self.since, self.waits_until, self.unpinned):
             for job in known.keys() - present:
                 del known[job]

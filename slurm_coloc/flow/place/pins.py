@@ -27,7 +27,7 @@ from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.errors import ConfigError, SlurmError, UsageFault
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.place.at_submit import AtSubmit, Latest, answered
-from slurm_coloc.flow.place.changes import Fields, Subject
+from slurm_coloc.flow.place.changes import Subject, owners_nodes
 from slurm_coloc.flow.place.gate_wait import GateWait
 from slurm_coloc.flow.place.job_facts import Activities, JobFacts
 from slurm_coloc.flow.place.memory import Memory, key
@@ -38,6 +38,12 @@ from slurm_coloc.flow.place.snapshot import Closed, Sources, is_steered
 from slurm_coloc.policies import fresh, policy
 
 log = structlog.get_logger()
+
+
+def unsteered(snapshot: Snapshot) -> Snapshot:
+    """The snapshot where no job may be pinned."""
+    waiting = (replace(job, nodes=()) if job.ours else job for job in snapshot.waiting)
+    return replace(snapshot, waiting=tuple(waiting))
 
 
 class Placer:
@@ -75,19 +81,19 @@ class Placer:
         self.submitting = AtSubmit(
             context, self._policy, self._latest, self._memory, self.gate_wait, self._recording
         )
-        self._clean = False  # native: no job was found pinned
+        self._clean = False  # native, or off: no job was found pinned
         self._refused = ""
 
-    def _stopped(self, shape: ClusterShape) -> bool:
+    def _stopped(self, shape: ClusterShape, steers: bool) -> bool:
         """Whether there is nothing to steer: no node has GPUs with types of their own, or placement
-        is native and no pin is left."""
+        is native or off and no pin is left."""
         if not any(node.devices for node in shape.nodes):
             return True
         found = "; ".join(refusals(shape, self._limits() or NO_LIMITS))
-        if self._steers and found != self._refused:
+        if steers and found != self._refused:
             log.warning("place", result="not steered", reason=found) if found else None
             self._refused = found
-        return not self._steers and self._clean
+        return not steers and self._clean
 
     def _awaits(self, shape: ClusterShape) -> bool:
         """Whether colocd has just started and some agents have not reported yet. Until then no job
@@ -100,30 +106,28 @@ class Placer:
 
     async def round(self) -> tuple[tuple[NodeUse, ...], list[Queued]] | None:
         """One round; returns what Slurm showed, None where it was not asked. Raises SlurmError."""
-        shape = self._shape()
-        if shape is None or self._off() or self._stopped(shape) or self._awaits(shape):
+        shape, steers = self._shape(), self._steers and not self._off()
+        if shape is None or self._stopped(shape, steers) or self._awaits(shape):
             self._latest.snapshot = None
             return None
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
         turn = self._latest.turn
         order = queue_order(shape, self._limits() or NO_LIMITS)
         snapshot = await self._sources.snapshot(shape, uses, queue, order, turn)
-        if self._refused:
-            snapshot = replace(
-                snapshot, nodes=tuple(replace(node, steered=False) for node in snapshot.nodes)
-            )
+        steers = steers and not self._refused
         self._plan.know(self._store)
         # In a thread: on a large cluster it takes a good part of a second, and submissions wait.
-        snapshot = await asyncio.to_thread(self._plan.of, snapshot)
+        change = self._plan.of if steers else unsteered
+        snapshot = await asyncio.to_thread(change, snapshot)
         answers, self._latest.turn = await asyncio.to_thread(steer, snapshot, fresh(self._policy))
         jobs = {job.job_id: job for job in queue}
         changed = await self._apply_all(shape, snapshot, answers, jobs)
         await self._loosen(jobs.values(), {one.job_id for one in answers})
         if changed:
             self._recording.add(snapshot, answers)
-        self._clean = not any(job.pin for job in snapshot.waiting) and not self._memory.waits_until
-        steers = self._steers and not self._refused
         self._latest.renew(answered(snapshot, answers) if steers else None, queue)
+        pins = any(job.pin for job in snapshot.waiting) or self._latest.sent
+        self._clean = not (steers or pins or self._memory.waits_until)
         return uses, queue
 
     # one job
@@ -151,7 +155,7 @@ class Placer:
 
     def _subject(self, job: Queued, waiting: Waiting, rules: Rules) -> Subject:
         decision = self._decision(job)
-        wanted = self._sources.wanted(job, decision)
+        wanted = owners_nodes(self._store, job, decision)
         return Subject(job, waiting, wanted, decision.exclusive_tres if decision else "", rules)
 
     async def _apply(self, shape: ClusterShape, answer: Answer, subject: Subject) -> bool | None:
@@ -160,6 +164,8 @@ class Placer:
         first = key(job) not in self._memory.waits_until
         if answer.why is Why.GAVE_UP:
             self._memory.given_up.add(key(job))
+            if answer.act is Act.PIN:  # each GPU is tried for as long
+                self._memory.since.pop(key(job), None)
         if answer.act in (Act.NATIVE, Act.UNPIN) or answer.why in (Why.WHOLE, Why.PLANNED):
             self._memory.since.pop(key(job), None)
         elif answer.act in (Act.PIN, Act.WAIT):
@@ -183,18 +189,18 @@ class Placer:
         if "TresPerNode" in fields:
             self._memory.unpinned.pop(key(job), None)  # read again in its events
         if answer.act is not Act.WAIT or "TresPerNode" in fields or len(fields) != 1 or first:
-            self._note(answer, subject, fields)
+            self._note(answer, subject)
         return True
 
     def _decision(self, job: Queued) -> StoredDecision | None:
         found = decision_in(job.admin_comment)
         return self._memory.decisions.get(found) if found else None
 
-    def _note(self, answer: Answer, subject: Subject, fields: Fields) -> None:
+    def _note(self, answer: Answer, subject: Subject) -> None:
         """Note the answer in the job's events."""
         job, policy = subject.job, self._config.placement.policy
         decision = decision_in(job.admin_comment) or ""
-        text = subject.text(answer, fields, policy)
+        text = subject.text(answer, policy)
         self._store.note(decision, job.job_id, "place", text)
         where = answer.pin or Pin("", "")
         log.info(
@@ -214,7 +220,7 @@ class Placer:
             if not job.waits or not job.req_nodes or job.job_id in answered or decision is None:
                 continue
             whole = count_of(job.tres_per_node, "shard") is None
-            if whole and not self._sources.wanted(job, decision):
+            if whole and not owners_nodes(self._store, job, decision):
                 try:
                     await self._slurm.update(job.handle, ReqNodeList="")
                 except SlurmError as err:

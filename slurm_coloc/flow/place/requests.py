@@ -80,6 +80,23 @@ def is_holdable(job: Queued, decision: StoredDecision) -> bool:
     )
 
 
+def is_pinnable(job: Queued, decision: StoredDecision, unpinned: int) -> bool:
+    """Whether the job may be pinned: it has shards of one GPU by our decision, or will have
+    ``unpinned`` of them with its next pin."""
+    items = [one for one in parse_gres(job.tres_per_node) if one.name in ("gpu", "shard")]
+    return (
+        decision.action == Action.COLLOCATE
+        and decision.mode == "on"
+        and ([one.name for one in items] == ["shard"] or unpinned > 0)
+        and not names_gpus(job.tres_per_task)
+        and not names_gpus(job.tres_per_job)
+        and job.num_nodes == 1
+        and not job.reservation
+        and plain(job.features)
+        and not job.cut
+    )
+
+
 def names_gpus(tres: str) -> bool:
     return any(one.name in ("gpu", "shard") for one in parse_gres(tres))
 
@@ -119,8 +136,3 @@ def pin_of(job: Queued, shape: ClusterShape) -> Pin | None:
             if there:
                 return Pin(job.req_nodes, item.type)
     return None
-
-
-def bound_whole(job: Queued, shards: int) -> bool:
-    """Whether a limit on GPUs holds back a job only because it asks for a whole one for now."""
-    return shards > shards_of(job) and "GRES" in job.reason.upper()

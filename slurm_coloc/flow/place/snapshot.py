@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
-from slurm_coloc.core.decide.decision import Action
 from slurm_coloc.core.place.gate_wait import way_of
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
@@ -18,21 +17,19 @@ from slurm_coloc.core.place.steerable import may_pin
 from slurm_coloc.core.place.steering import Device, Node, Running, Snapshot, Waiting
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import NodeUse
-from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, keeps_users_apart, plain
-from slurm_coloc.core.slurm.gres import parse_gres, same_gres
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, keeps_users_apart
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.pending import resources_may_bind
 from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
-from slurm_coloc.flow.place.changes import shards_in
+from slurm_coloc.flow.place.changes import owners_nodes, unpinned_shards
 from slurm_coloc.flow.place.job_facts import JobFacts, owned_training
-from slurm_coloc.flow.place.memory import Memory, key
+from slurm_coloc.flow.place.memory import AHEAD, Memory, key
 from slurm_coloc.flow.place.requests import (
     NodeLookup,
-    bound_whole,
     gpus_of,
     is_holdable,
+    is_pinnable,
     is_typed,
-    names_gpus,
     pin_of,
     place_of_pin,
     shards_of,
@@ -96,7 +93,7 @@ class Sources:
         running = [self._running(job, lookup, now) async for job in _paced(on_nodes)]
         wait = [
             self._waiting(job, lookup, busy, now, order.tier(job.partition))
-            async for job in _paced(waiting[:MOST])
+            async for job in _paced(await self._foremost(waiting, now))
         ]
         rules = rules_of(self.config, way_of(shape))
         return Snapshot(now, rules, tuple(nodes), tuple(running), tuple(wait), turn)
@@ -138,7 +135,7 @@ class Sources:
             if row is None:
                 return None
             # Thousands of them are remembered: without what no round reads.
-            request = {"req_nodes": row.req_nodes}
+            request = {"req_nodes": row.req_nodes} if row.request else {}
             self.memory.decisions[found] = replace(row, request=request, features={}, learning=None)
         return self.memory.decisions[found]
 
@@ -199,14 +196,17 @@ class Sources:
         self, job: Queued, lookup: NodeLookup, busy: set[tuple[str, int]], now: float, tier: int
     ) -> Waiting:
         decision = self._decision(job.admin_comment)
-        gpus, shards = gpus_of(job), shards_of(job) or self.unpinned_shards(job, decision)
-        ours = decision is not None and self._is_ours(job, decision, busy)
-        wanted = self.wanted(job, decision)
+        gpus, unpinned = gpus_of(job), unpinned_shards(self.store, self.memory, job, decision)
+        shards = shards_of(job) or unpinned
+        free = decision is not None and (decision.id, job.job_id) not in busy
+        ours = free and decision is not None and is_pinnable(job, decision, unpinned)
+        wanted = owners_nodes(self.store, job, decision)
         parts = tuple(job.partition.split(","))
         nodes = lookup.nodes_for(parts, job.features, job.exc_nodes, wanted)
         pin = pin_of(job, lookup.shape)
-        at_gate = self._waits_at_gate(job, decision, now)
-        held = job.priority == 0 or bool(job.reservation)
+        if pin and free and not ours:  # it may be pinned no longer
+            ours, nodes = True, ()
+        at_gate = self._waits_at_gate(job, now)
         expected: tuple[float | None, float] = (None, 0.0)
         smact, training = decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
@@ -223,9 +223,8 @@ class Sources:
             gpus,
             shards,
             nodes,
-            ours=ours and plain(job.features) and not job.cut,
-            startable=not held
-            and (at_gate or resources_may_bind(job.reason) or bound_whole(job, shards)),
+            ours=ours,
+            startable=self._may_start(job, now),
             pin=pin,
             since_s=since,
             given_up=key(job) in self.memory.given_up,
@@ -239,39 +238,41 @@ class Sources:
             exclusive_user=keeps_users_apart(parts, lookup.shape),
             expected_s=expected[0],
             spread=expected[1],
-            holdable=decision is not None
-            and not shards
-            and is_holdable(job, decision)
-            and (decision.id, job.job_id) not in busy,
+            holdable=decision is not None and not shards and is_holdable(job, decision) and free,
             training=training,
         )
 
-    def unpinned_shards(self, job: Queued, decision: StoredDecision | None) -> int:
-        """The shards that a job will have with its next pin, where it asks for a whole GPU until
-        then; 0 for any other. Read in its events once, which a restart of colocd leaves."""
-        if decision is None or not same_gres(job.tres_per_node, decision.exclusive_tres):
-            return 0
-        if key(job) not in self.memory.unpinned:
-            events = self.store.events(decision.id, job.job_id)
-            said = next((one.text for one in reversed(events) if one.kind == "place"), "")
-            self.memory.unpinned[key(job)] = shards_in(said)
-        return self.memory.unpinned[key(job)]
+    async def _foremost(self, waiting: Sequence[Queued], now: float) -> list[Queued]:
+        """The jobs of a snapshot: those that may start come first, and ours that have a pin or wait
+        at the gate are always there."""
+        able = {job.job_id async for job in _paced(waiting) if self._may_start(job, now)}
+        first = set(sorted((job.job_id for job in waiting), key=lambda one: one not in able)[:MOST])
+        return [
+            job
+            async for job in _paced(waiting)
+            if job.job_id in first or is_typed(job) or key(job) in self.memory.waits_until
+        ]
 
-    def wanted(self, job: Queued, decision: StoredDecision | None) -> str:
-        """The nodes that a job's owner asked for, "" for any: ReqNodeList, unless it is our pin."""
-        if decision is None or not job.req_nodes:
-            return job.req_nodes
-        if is_typed(job):
-            return decision.req_nodes
-        # Its request was changed since, perhaps by a recovery: check that the node is still ours.
-        events = self.store.events(decision.id, job.job_id)
-        said = [one.text for one in events if one.kind == "place"]
-        ours = bool(said) and said[-1].startswith(f"{job.req_nodes} GPU ")
-        return decision.req_nodes if ours else job.req_nodes
+    def _may_start(self, job: Queued, now: float) -> bool:
+        """Whether Slurm, or our gate, keeps the job waiting for nothing but resources."""
+        if job.priority == 0 or job.reservation:
+            return False
+        if resources_may_bind(job.reason) or self._waits_at_gate(job, now):
+            return True
+        if "GRES" not in job.reason.upper():
+            return False
+        # The limit may hold it back only because it asks for a whole GPU for now.
+        decision = self._decision(job.admin_comment)
+        return unpinned_shards(self.store, self.memory, job, decision) > 0
 
-    def _waits_at_gate(self, job: Queued, decision: StoredDecision | None, now: float) -> bool:
-        """Whether the job's start time is ours: it waits at the gate."""
-        if job.reason != "BeginTime" or decision is None:
+    def _waits_at_gate(self, job: Queued, now: float) -> bool:
+        """Whether the job's start time is ours: it waits at the gate. A later one is not."""
+        decision = self._decision(job.admin_comment) if job.reason == "BeginTime" else None
+        if decision is None:
+            return False
+        if (job.start_s or now) > now + AHEAD * self.config.placement.interval_s + 2:
+            self.memory.waits_until.pop(key(job), None)
+            self.memory.begun.discard(decision.id)
             return False
         if key(job) in self.memory.waits_until:
             return True
@@ -279,21 +280,6 @@ class Sources:
             self.memory.waits_until[key(job)] = job.start_s or now
             return True
         return False
-
-    def _is_ours(self, job: Queued, decision: StoredDecision, busy: set[tuple[str, int]]) -> bool:
-        """Whether the job may be pinned: it has shards of one GPU, by our decision."""
-        items = [one for one in parse_gres(job.tres_per_node) if one.name in ("gpu", "shard")]
-        shares = [one.name for one in items] == ["shard"]
-        return (
-            decision.action == Action.COLLOCATE
-            and decision.mode == "on"
-            and (shares or self.unpinned_shards(job, decision) > 0)
-            and not names_gpus(job.tres_per_task)
-            and not names_gpus(job.tres_per_job)
-            and job.num_nodes == 1
-            and not job.reservation
-            and (decision.id, job.job_id) not in busy
-        )
 
 
 def _place(gpu: GpuNow) -> int:

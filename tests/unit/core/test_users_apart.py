@@ -148,3 +148,19 @@ def test_accounts_share_where_the_site_says_so() -> None:
     assert answers(look)[1].pin is None, "an account that is not known is nobody else's"
     known = replace(look, waiting=(replace(look.waiting[0], account="lab"),))
     assert answers(known)[1].pin == Pin("n1", "a100-0")
+
+
+def test_a_job_that_gave_up_tries_all_gpus_in_turn() -> None:
+    """Slurm may have reasons of its own against a node where telemetry shows room."""
+    nodes = tuple(node(name, device(0), device(1)) for name in ("n1", "n2", "n3"))
+    job = replace(waiting(1, ADA), nodes=("n1", "n2", "n3"), given_up=True, since_s=600.0)
+    at, tried = Pin("n1", "a100-0"), []
+    for _ in range(3):
+        found = answers(world(replace(job, pin=at), nodes=nodes))[1]
+        assert found.act is Act.PIN and found.pin is not None
+        tried.append((at := found.pin).node)
+    assert tried == ["n2", "n3", "n1"]
+    stays = replace(job, pin=at, since_s=990.0)
+    assert answers(world(stays, nodes=nodes))[1].act is Act.KEEP, "it has just been put there"
+    alone = world(replace(job, pin=Pin("n1", "a100-0")), nodes=(node("n1", device(0)),))
+    assert answers(alone)[1].act is Act.KEEP

@@ -5,6 +5,7 @@ On real daemons: tests/cluster/test_age.py.
 """
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ from tests.unit.flow.placers import (
     Slurm,
     Update,
     placement,
+    placer,
     run,
+    submitted,
 )
 
 MULTIFACTOR = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "1000"}
@@ -157,3 +160,28 @@ def test_a_submission_waits_with_its_age_too(store: Store, tmp_path: Path) -> No
     run(one)
     pin: Update = {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"}
     assert slurm.updates == [("7", {**pin, "Extra": "smact>=0"})]
+
+
+def test_an_owner_s_own_start_time_stays(store: Store, tmp_path: Path) -> None:
+    """The job was submitted with --begin while every GPU was busy: the hook keeps that time."""
+    slurm = Slurm()
+    crowded(slurm)
+    one = placer(store, slurm, tmp_path, smact_gate=0.05)
+    (found,) = submitted(one, REQUEST)
+    assert "begin_time" in found
+    slurm.jobs = [replace(JOB, reason="BeginTime", start_s=time.time() + 3600)]
+    slurm.uses = [replace(use, gpus=(Gpu(0, 39), Gpu(0, 39))) for use in slurm.uses]
+    run(one, 2)
+    assert slurm.updates == []
+
+
+def test_a_start_time_that_an_owner_set_at_the_gate_stays(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(JOB)
+    crowded(slurm)
+    one = placer(store, slurm, tmp_path, smact_gate=0.05)
+    run(one)
+    assert slurm.updates == [("7", {"StartTime": "now+16"})]
+    slurm.jobs = [replace(JOB, reason="BeginTime", start_s=time.time() + 3600)]
+    slurm.uses = [replace(use, gpus=(Gpu(0, 39), Gpu(0, 39))) for use in slurm.uses]
+    run(one, 2)
+    assert len(slurm.updates) == 1

@@ -54,6 +54,7 @@ def test_other_gres_stay(store: Store, tmp_path: Path) -> None:
 
 def test_a_restart_goes_on_from_what_slurm_shows(store: Store, tmp_path: Path) -> None:
     """A new colocd changes nothing of a pin that holds, and lets go of one that does not."""
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     slurm = Slurm(PINNED)
     run(placer(store, slurm, tmp_path), 2)
     assert slurm.updates == []
@@ -82,6 +83,7 @@ def test_after_a_restart_the_agents_are_awaited(store: Store, tmp_path: Path) ->
 
 
 def test_native_lets_go_of_all_pins(store: Store, tmp_path: Path) -> None:
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     slurm = Slurm(PINNED)
     run(placer(store, slurm, tmp_path, mode="native"))
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:12", "ReqNodeList": ""})]
@@ -145,6 +147,7 @@ def test_a_node_that_the_owner_named_later_stays(store: Store, tmp_path: Path) -
 
 
 def test_the_gate_is_a_start_time_and_ends(store: Store, tmp_path: Path) -> None:
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     slurm = Slurm(replace(PINNED))
     slurm.uses = [
         replace(use, gpus=(Gpu(5, 39), Gpu(5, 39))) for use in slurm.uses
@@ -225,6 +228,7 @@ def test_at_submission_what_is_left_alone(
 
 
 def test_a_site_that_cannot_be_steered(store: Store, tmp_path: Path) -> None:
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
     qos = LimitOwner(qos="gold", limits={"MaxTRESPerUser": {f"{GPU}:a100": 2}})
     slurm = Slurm(PINNED)
     one = placer(store, slurm, tmp_path, SiteLimits({"gold": qos}))

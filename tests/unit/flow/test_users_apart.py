@@ -4,6 +4,7 @@
 On real daemons: tests/cluster/test_users_apart.py.
 """
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,12 +50,18 @@ def decided(store: Store) -> None:
             id=ID, cluster="c", made_s=1.0, uid=1000, mode="on", action="collocate",
             reason="fits", detail="", shards=12, shard_mib=1024, shards_per_gpu=39,
             exclusive_tres="gres/gpu:1", may_requeue=True, bound=1, smact=0.2,
+            request={"uid": 1000},
         )
     )  # fmt: skip
 
 
 def apart(store: Store, slurm: Slurm, tmp_path: Path, **place: Any) -> Placer:
     return placer(store, slurm, tmp_path, share_with="user", **place)
+
+
+def late(one: Placer) -> None:
+    """All that is pinned or waits at the gate has been so for long."""
+    one._memory.since = {job: since_s - 400 for job, since_s in one._memory.since.items()}
 
 
 def house(slurm: Slurm, *used: int) -> Slurm:
@@ -126,6 +133,7 @@ def test_a_whole_gpu_after_an_out_of_memory_stays_whole(store: Store, tmp_path: 
     [
         {"reason": "Dependency"},
         {"reason": "JobHeldUser", "priority": 0},
+        {"reservation": "course"},  # colocd pins no job of a reservation
     ],
 )
 def test_a_pin_that_nobody_watches_is_lost(
@@ -190,3 +198,81 @@ def test_after_a_surprise_nothing_more_is_pinned(store: Store, tmp_path: Path) -
     house(slurm, 0, 12)
     run(one)
     assert slurm.updates == [("8", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
+
+
+REST = replace(
+    JOB, job_id=6, handle="6_1", tres_per_node="gres/gpu:1", array=True, array_id=6
+)  # of an array whose first task has left it
+
+
+def test_all_tasks_of_an_array_share(store: Store, tmp_path: Path) -> None:
+    """The record of the tasks that wait has the events of those that left it, and no pin of theirs
+    counts as its own."""
+    store.note(ID, None, "place", f"{UNPINNED}: colocd has not looked at it yet")
+    slurm = Slurm(replace(REST, handle="6_0"))
+    one = apart(store, slurm, tmp_path)
+    run(one)
+    assert slurm.updates == [("6_0", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
+    first = replace(ADA_RUNS, handle="6_0", tres_per_node="gres/shard:a100-0:12", array_id=6)
+    slurm.uses = [replace(USE, gpus=(Gpu(12, 39), Gpu(0, 39)))]
+    late(one)
+    slurm.jobs = [first, REST]
+    run(one)
+    assert slurm.updates[1:] == [
+        ("6_1", {"TresPerNode": "gres/shard:a100-1:12", "ReqNodeList": "n1"})
+    ]
+    assert "long enough" not in store.events(ID, 6)[-1].text
+    second = replace(PINNED, job_id=8, handle="6_1", array_id=6)
+    slurm.jobs = [first, second, replace(REST, handle="6_2")]
+    run(apart(store, slurm, tmp_path))
+    assert [handle for handle, _ in slurm.updates[2:]] == ["6_2"], "after a restart too"
+
+
+@pytest.mark.parametrize(
+    ("kind", "task"),
+    [
+        ("place", {"job_id": 8, "handle": "6_0", "restarts": 1}),
+        ("place", {"handle": "6_9", "restarts": 1}),  # the last one has the array's number
+        ("siblings", {}),
+    ],
+)
+def test_tasks_on_whole_gpus_after_an_out_of_memory_stay_there(
+    store: Store, tmp_path: Path, kind: str, task: dict[str, Any]
+) -> None:
+    store.note(ID, None, "place", f"{UNPINNED}: colocd has not looked at it yet")
+    store.note(ID, 6, kind, "n1 GPU a100-1 by magm: idle")
+    slurm = Slurm(replace(REST, **task))
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == []
+
+
+def test_a_job_that_gave_up_is_a_share_again_after_a_reload(store: Store, tmp_path: Path) -> None:
+    other = replace(ADA_RUNS, job_id=4, handle="4", tres_per_node="gres/shard:a100-0:12")
+    slurm = house(Slurm(ADA_RUNS, other, replace(JOB, uid=BEN)), 12, 12)
+    one = apart(store, slurm, tmp_path)
+    run(one)
+    late(one)
+    waits = replace(JOB, uid=BEN, tres_per_node="gres/gpu:1", reason="BeginTime")
+    slurm.jobs = [ADA_RUNS, other, replace(waits, start_s=time.time() + 15)]
+    run(one)
+    assert slurm.updates[1:] == [("7", {"StartTime": "now"})]
+    slurm = house(Slurm(ADA_RUNS, replace(waits, reason="Resources")), 0, 12)
+    run(apart(store, slurm, tmp_path))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
+
+
+def test_a_pin_that_slurm_does_not_honour_is_changed_once_in_max_pin_s(
+    store: Store, tmp_path: Path
+) -> None:
+    """Its node may have a reservation soon, or a limit that only Slurm knows."""
+    slurm = Slurm(PINNED)
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    one = apart(store, slurm, tmp_path)
+    run(one)
+    late(one)
+    run(one)
+    pin = {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n2"}
+    assert slurm.updates == [("7", pin)]
+    slurm.jobs = [replace(PINNED, tres_per_node="gres/shard:a100-0:12", req_nodes="n2")]
+    run(one, 2)
+    assert len(slurm.updates) == 1

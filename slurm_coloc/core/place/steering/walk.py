@@ -69,7 +69,7 @@ def _untouched(job: Waiting, plan: GpuPlan) -> Answer:
     and its GPU has telemetry. A guarded one loses it: another user's job may come there first."""
     if job.pin is None or job.guarded(plan.snapshot.rules):
         return _left(job, Why.NOT_YET)
-    if not plan.open(job.pin):
+    if not job.nodes or not plan.open(job.pin):
         return _left(job, Why.CLOSED)
     if not plan.fresh(job.pin):
         return _left(job, Why.STALE)
@@ -84,29 +84,46 @@ def _given_up(
     job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
 ) -> tuple[Answer, Sequence[GpuSlot] | None]:
     """The answer for a job that has waited long enough: Slurm places it. A guarded one is pinned to
-    the first GPU that it may have, however busy that is; without one it asks for a whole GPU."""
+    the next GPU that it may have, however busy that is; without one it asks for a whole GPU."""
     if not job.guarded(plan.snapshot.rules):
         return _left(job, Why.GAVE_UP), plan.next(request, allowed)
     here = [slot for slot in allowed if plan.pins[slot.index] == job.pin]
-    if slots := plan.first_with_room(request, here):
-        return Answer(job.job_id, Act.KEEP, Why.GAVE_UP, job.pin), slots
-    slots = plan.first_with_room(request, allowed)
+    slots = plan.first_with_room(request, here)
+    if slots is None or _is_late(job, plan):
+        # Slurm may have reasons against its node, such as a reservation to come: others first.
+        slots = plan.first_with_room(request, _after(here, allowed)) or slots
     if slots is None:
         return _left(job, Why.GAVE_UP), None
     pin = plan.pins[slots[0].index]
-    return Answer(job.job_id, Act.PIN, Why.GAVE_UP, pin, _figures(slots[0])), slots
+    act = Act.KEEP if pin == job.pin else Act.PIN
+    return Answer(job.job_id, act, Why.GAVE_UP, pin, _figures(slots[0])), slots
+
+
+def _is_late(job: Waiting, plan: GpuPlan) -> bool:
+    """Whether it has been pinned, or has waited at the gate, for long enough."""
+    max_s = plan.snapshot.rules.max_pin_s
+    return job.since_s is not None and plan.snapshot.at_s - job.since_s > max_s
+
+
+def _after(here: Sequence[GpuSlot], allowed: Sequence[GpuSlot]) -> Sequence[GpuSlot]:
+    """The other slots: those of other nodes first, each time the next ones."""
+    if not here:
+        return allowed
+    node, at = here[0].node, here[0].index
+    others = (slot for slot in allowed if slot.index != at)
+    return sorted(others, key=lambda slot: (slot.node == node, slot.index < at))
 
 
 def _place(
     job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
 ) -> tuple[Answer, Sequence[GpuSlot] | None]:
-    rules, now_s = plan.snapshot.rules, plan.snapshot.at_s
+    rules = plan.snapshot.rules
     unreserved = plan.unreserved(allowed)
     if unreserved is not allowed:
         allowed = unreserved
         if not allowed or plan.next(request, allowed) is None:
             return _reserved_for_others(job, request, allowed, plan), None
-    if job.since_s is not None and now_s - job.since_s > rules.max_pin_s:
+    if _is_late(job, plan):
         return _given_up(job, request, allowed, plan)
     if job.pin is not None:
         here = [slot for slot in allowed if plan.pins[slot.index] == job.pin]
