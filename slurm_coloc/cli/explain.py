@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Why a job has its size, which GPU it got, why it waits, why it was put back.
 
-        Ends with 1 where there is no such --coloc job, or it is somebody else's.
+        Ends with 1 where there is no --coloc job of that number that you may see.
         """
         if code is not None:
             _explain_code(code)

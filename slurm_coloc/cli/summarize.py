@@ -27,8 +27,8 @@ START = (
 )
 CHECK = "import sys, importlib.util as u; sys.exit(0 if u.find_spec('torch') else 3)"
 NO_TORCH = (
-    "torch is not installed for {}: activate the environment that trains, or pip install"
-    " 'slurm-coloc[torch]'"
+    "torch is not installed for {}: activate the environment that trains, or pip install torch"
+    " there"
 )
 QUIET = {"WANDB_MODE": "disabled", "TOKENIZERS_PARALLELISM": "false", "COLOC_SUMMARIZE": "1"}
 

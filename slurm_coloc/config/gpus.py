@@ -142,8 +142,8 @@ class GateConfig(Section):
     require_fence: bool = Field(
         False,
         description="Also put a sharing job back where neither MPS nor the kernel would limit its"
-        " memory: another user has MPS on the GPU, or the node has none. What a container hides from"
-        " a task is not known before it starts; the job's output and record tell it.",
+        " memory: another user has MPS on the GPU, or the node has none. What a container hides"
+        " from a task is not known before it starts; the job's output and record tell it.",
     )
     slack_mib: int = Field(
         512, ge=0, description="MiB by which free memory may be less than reserved."

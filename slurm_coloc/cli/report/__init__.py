@@ -82,9 +82,11 @@ def register(app: typer.Typer) -> None:
 
         Ends with 1 where there is no such --coloc job of yours, or it has not begun.
         """
+        if since and not cluster:
+            raise typer.BadParameter("--since goes with --cluster; without it there is --days")
+        if (compare and cluster) or (as_json and (cluster or html or compare)):
+            raise typer.BadParameter("--json is of plain reports; --compare is not of --cluster")
         if compare:
-            if cluster or as_json:
-                raise typer.BadParameter("--compare has neither --cluster nor --json")
             found = _compared(job_id)
             if html:
                 write_page(compare_page(found), output)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slurm_coloc.cli.tries import NEXT, STAYS
-from slurm_coloc.core.decide.decision import TEXTS, Action
+from slurm_coloc.core.decide.decision import TEXTS, WITHOUT_ANSWER, Action
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
 from slurm_coloc.core.recover.next_try import Verdict
@@ -73,6 +73,12 @@ PLACES = {
 PARTS: tuple[tuple[str, str, Mapping[Any, str]], ...] = (
     ("What was decided", "`action` of a decision.", ACTIONS),
     ("Why it was decided", "`reason` of a decision; in words in column WHY.", TEXTS),
+    (
+        "Why colocd did not decide",
+        "Where slurmctld's hook has no answer; in AdminComment and slurmctld's log. A word"
+        " `colocd_...` is an error that colocd answered.",
+        WITHOUT_ANSWER,
+    ),
     ("How a run ended", "`outcome`; in words in column STATE.", OUTCOMES),
     ("Who caused it", "`blame`, where GPU memory ran out or a GPU failed.", WHOSE),
     ("Whether it is put back", "`verdict` of an ended run.", VERDICTS),

@@ -57,7 +57,10 @@ class Reason(Code):
     WHOLE_NODE = "whole-node", "--exclusive takes the whole node"
     SUSPENDS = "suspends", "its partition suspends jobs, and a suspended job keeps its GPU memory"
     NO_SUMMARY = "no-summary", "no model summary was given"
-    NO_SCRIPT = "no-script", "--coloc=auto knows a job by its batch script, and this one has none"
+    NO_SCRIPT = (
+        "no-script",
+        "--coloc=auto knows a job by its batch script; it has none, or one over 64 KiB in all",
+    )
     FIRST_RUN = (
         "first-run",
         "no earlier run of this script was measured yet; this one is, so that later ones can share",
@@ -84,6 +87,20 @@ class Reason(Code):
 
 
 TEXTS = {reason: reason.text for reason in Reason}
+
+#: what slurmctld's hook writes in place of a reason where it has no answer of colocd's
+WITHOUT_ANSWER = {
+    "colocd_down": "colocd was not running",
+    "colocd_slow": "colocd did not answer in time",
+    "breaker": "colocd had not answered shortly before, and was not asked",
+    "bad_answer": "colocd's answer was not understood",
+    "too_large": "the request was too large to be sent to colocd",
+    "not_applied": "slurmctld's hook could not rewrite the request",
+    "plugin_version": "the SPANK plugin is of another version than slurmctld's hook",
+    "no_lua_posix": "slurmctld's Lua has no luaposix",
+    "no_socket": "slurmctld could open no socket",
+    "lua_error": "slurmctld's hook failed",
+}
 
 
 @dataclass(frozen=True, slots=True)

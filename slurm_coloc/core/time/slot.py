@@ -91,8 +91,8 @@ def choose(
     slot = Slot(length_s, min(rules.warn_s, length_s // 2), rules.signal)
     bound = "" if length_s == wanted else f" ({words(wanted)} asked)"
     return slot, (
-        f"runs in slots of {words(length_s)}{bound}: SIG{slot.signal} {words(slot.warn_s)} before"
-        " the end to save; --signal and --time stay as they are, --time for all slots together"
+        f"slots of {words(length_s)}{bound}: SIG{slot.signal} {words(slot.warn_s)} before the end;"
+        " --time is for all"
     )
 
 

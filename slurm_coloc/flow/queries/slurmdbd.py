@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.core.decide.decision import TEXTS, Reason
+from slurm_coloc.core.decide.decision import TEXTS, WITHOUT_ANSWER
 from slurm_coloc.core.slurm.job import EndedJob, mark_in
 from slurm_coloc.errors import SlurmError
 
@@ -64,10 +64,8 @@ def answer_of(runs: list[EndedJob], job_id: int) -> Answer | None:
         return None
     mark = marked[-1][1]
     newest = next(job for job in reversed(_jobs(runs)) if any(run is marked[-1][0] for run in job))
-    try:
-        why = TEXTS[Reason(mark.reason)]
-    except ValueError:
-        why = mark.reason  # written by a newer release
+    texts = TEXTS | WITHOUT_ANSWER
+    why = texts.get(mark.reason, mark.reason)  # a word of a newer release tells itself
     return {
         "job_id": job_id,
         "source": "slurmdbd",

@@ -82,8 +82,7 @@ class Lookup:
     def _by_script(self, options: ColocOptions, uid: int) -> Estimated:
         """What a job of --coloc=auto is known by; there is no estimate but that of its history."""
         if options.script is None:
-            too_long = "or it is longer than 64 KiB" if options.kind == "batch" else ""
-            return Estimated(None, Reason.NO_SCRIPT, too_long)
+            return Estimated(None, Reason.NO_SCRIPT)
         if not self._config.history:
             return Estimated(None, Reason.NO_ESTIMATE, "--coloc=auto needs estimate.history")
         key = "/".join(

@@ -152,7 +152,7 @@ BRIEF = {
     Reason.MULTI_GPU_SITE: "several GPUs need MULTIPLE_SHARING_GRES_PJ here",
     Reason.SPLIT_SHARE: "this Slurm may split a share over GPUs",
     Reason.SUSPENDS: "its partition suspends jobs, with their GPU memory",
-    Reason.NO_SCRIPT: "--coloc=auto knows a job by its batch script",
+    Reason.NO_SCRIPT: "--coloc=auto: no script, or one over 64 KiB",
     Reason.BAD_SUMMARY: "bad summary",
     Reason.NO_ESTIMATE: "no estimate",
     Reason.FILLS_GPU: "it needs more than a share",

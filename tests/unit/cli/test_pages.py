@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages in docs/reference are the code's own, and leave nothing out."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from slurm_coloc.cli.app import COMMANDS
 from slurm_coloc.cli.texts import codes, pages, schemas
-from slurm_coloc.core.decide.decision import TEXTS, Action, Reason
+from slurm_coloc.core.decide.decision import TEXTS, WITHOUT_ANSWER, Action, Reason
 from slurm_coloc.core.gpu.fence import FenceLevel
 from slurm_coloc.core.place.steering.snapshot import Why
 from slurm_coloc.core.recover.next_try import Verdict
@@ -46,6 +47,13 @@ def test_every_code_has_its_meaning() -> None:
     assert set(codes.VERDICTS) == set(Verdict)
     assert set(codes.FENCES) == set(FenceLevel)
     assert set(codes.PLACES) == set(Why)
+
+
+def test_every_word_of_slurmctlds_hook_has_its_meaning() -> None:
+    lua = "".join(path.read_text() for path in (FOLDER.parents[1] / "etc").glob("coloc*.lua"))
+    before = r"(?:\bfault\(|\{ code = |on_whole_gpu\(job_desc, |return nil, )"
+    words = set(re.findall(before + '"([a-z]+_[a-z_]+|breaker)"', lua))
+    assert words - {"colocd_"} == set(WITHOUT_ANSWER)
 
 
 def test_a_bar_in_a_text_stays_in_its_cell() -> None:

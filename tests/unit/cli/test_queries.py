@@ -49,6 +49,14 @@ def test_history(site: Site) -> None:
     assert len(site.json("history", "--since", "1d")["runs"]) == 3
 
 
+def test_no_option_is_passed_over(site: Site) -> None:
+    """--since is the page's, --days the sums': with the other it would say nothing."""
+    for wrong in (("--since", "3d"), ("--cluster", "--json"), ("7", "--html", "--json")):
+        done = site.coloc("report", *wrong)
+        assert done.returncode == 2, done.stderr
+        assert "--cluster" in done.stderr
+
+
 def test_history_for_people(site: Site) -> None:
     shown = site.coloc("history").stdout
     assert "n1: GPU-5a3b1c2d" in shown
