@@ -131,7 +131,7 @@ void coloc_node_hook_missed(void);
 
 /* own_gpu.c: the GPU of this task, where the job has several; NULL where it has not one of its own. */
 struct coloc_own_gpu {
-	int minor; /* of its device file */
+	int minor;  /* of its device file */
 	int number; /* what Slurm calls it */
 	char uuid[128];
 	char folder[200]; /* of its MPS daemon */

@@ -27,9 +27,10 @@ void coloc_mps_note_open(spank_t spank, int dir, uint32_t job)
 	snprintf(name, sizeof(name), "%" PRIu32 ".nomps", job);
 	if (first)
 		unlinkat(dir, name, 0); /* of a run before this one, which had no Epilog */
-	coloc_keep(&note, openat(dir, name,
-	                         O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-	                         0600));
+	coloc_keep(&note,
+	           openat(dir, name,
+	                  O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+	                  0600));
 }
 
 void coloc_mps_note(const char *why)

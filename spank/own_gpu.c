@@ -36,8 +36,8 @@ void coloc_own_take(const char *value)
 
 	if (count >= MAX_GPUS)
 		return;
-	found = sscanf(value, "%d %127s %199s %d", &gpu->minor, gpu->uuid, gpu->folder,
-	               &gpu->number);
+	found =
+	    sscanf(value, "%d %127s %199s %d", &gpu->minor, gpu->uuid, gpu->folder, &gpu->number);
 	if (found < 3)
 		return;
 	if (found == 3) /* by the Prolog of an older release */

@@ -172,7 +172,9 @@ class Clients:
 OTHER = "GPU-99999999-fd38-0243-c5ac-bcd22f624fbe"
 
 
-def of_two(tmp_path: Path, several: str) -> tuple[dict[str, Any], list[str]]:
+def of_two(
+    tmp_path: Path, several: str, numbers: tuple[int, ...] = (3, 1)
+) -> tuple[dict[str, Any], list[str]]:
     devices = [{"uuid": GPU, "total_mib": 40960, "minor": 3}]
     devices.append({"uuid": OTHER, "total_mib": 40960, "minor": 1})
     state = {
@@ -180,18 +182,21 @@ def of_two(tmp_path: Path, several: str) -> tuple[dict[str, Any], list[str]]:
         "gpu": {"available": True, "devices": devices},
     }
     known = HookSettings(run_dir=tmp_path, several_gpus=several, thread_percentage=50)
-    told, text = sharing.prepare(HookCall(JOB, known, {}), state)
+    told, text = sharing.prepare(HookCall(JOB._replace(numbers=numbers), known, {}), state)
     return told, text.splitlines()
 
 
 def test_a_task_with_one_of_several_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = Clients(monkeypatch)
     told, lines = of_two(tmp_path, "tasks")
-    assert f"task 3 {GPU} /run/mps/f515/1000" in lines
-    assert f"task 1 {OTHER} /run/mps/9999/1000" in lines
+    assert f"task 3 {GPU} /run/mps/f515/1000 3" in lines
+    assert f"task 1 {OTHER} /run/mps/9999/1000 1" in lines
     assert "threads 50" in lines and "method streams" in lines
     assert "a client of its MPS" in told["reason"]
     assert clients.taken == {GPU, OTHER}
+    # By the device file's number and by Slurm's own, which is a place in its list; () for UUIDs.
+    assert f"task 1 {OTHER} /run/mps/9999/1000 0" in of_two(tmp_path, "tasks", (2, 0))[1]
+    assert f"task 1 {OTHER} /run/mps/9999/1000 1" in of_two(tmp_path, "tasks", ())[1]
 
 
 @pytest.mark.parametrize(("several", "without"), [("streams", ()), ("tasks", (OTHER,))])

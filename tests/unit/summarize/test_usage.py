@@ -36,4 +36,4 @@ def test_without_torch_it_says_what_to_install(
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(sys, "argv", ["coloc", "summarize", "timm:resnet50"])
     assert run() == 2
-    assert "slurm-coloc[torch]" in capsys.readouterr().err
+    assert "pip install torch there" in capsys.readouterr().err
