@@ -3,12 +3,13 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 
 from slurm_coloc.lab.lab import Lab
-from tests.cluster.jobs import desk, until
+from tests.cluster.jobs import ask, desk, until
 
-LEFT = ("2", "3")  # of four cards
+LEFT = (2, 3)  # of four cards
 
 
 def devices(lab: Lab, job_id: int) -> list[tuple[int, str]]:
@@ -34,14 +35,15 @@ def test_a_job_is_fenced_and_measured_on_the_gpu_that_it_has(make_lab: Callable[
         (lab.dir / name).write_text(text.replace(old, new))
     for daemon in ("slurmctld", "slurmd-n1"):
         lab.restart(daemon)
+    back_s = time.time()
+    until(lambda: ask(lab, op="status")["seen_s"] > back_s, 30, "colocd has looked at it")
 
     first, second = desk(lab, 150), desk(lab, 900, user=1)
     train = first.train(memory_mib=2000, smact=0.1, work_s=600)
     shares = first.submit("--mem=50", wrap=train)
     whole = second.submit("--mem=50", "--coloc-policy=exclusive", "--gres=gpu:1", wrap=train)
     for job_id in (shares, whole):
-        lab.wait(job_id, "RUNNING", 60)
+        where = trains_on(lab, job_id)
         ((minor, uuid),) = devices(lab, job_id)
-        assert str(minor) in LEFT
-        assert trains_on(lab, job_id) == uuid
+        assert (minor in LEFT, uuid) == (True, where)
     assert "(MPS)" in lab.output(shares)
