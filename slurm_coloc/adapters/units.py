@@ -18,7 +18,7 @@ def restart(names: Iterable[str]) -> list[str]:
         if not BOOTED.is_dir():
             left.append(f"no systemd here: restart {name} by hand")
             continue
-        for words in (["enable", "--quiet", name], ["restart", name]):
+        for words in (["daemon-reload"], ["enable", "--quiet", name], ["restart", name]):
             try:
                 done = subprocess.run(
                     ["systemctl", *words], capture_output=True, text=True, timeout=LIMIT_S,

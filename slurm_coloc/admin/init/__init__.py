@@ -16,9 +16,9 @@ from slurm_coloc.adapters.nvml import Missing, Nvml
 from slurm_coloc.adapters.nvml.mig import Mig
 from slurm_coloc.admin.doctor import rollout
 from slurm_coloc.admin.doctor.colocd import read_status
+from slurm_coloc.admin.init.drop_ins import drop_ins
 from slurm_coloc.admin.init.plan import (
     SITE_FILES,
-    UNIT,
     FileStep,
     Host,
     Role,
@@ -64,7 +64,8 @@ def read(config: Config, given: Collection[Role] = ()) -> Host:
         offers=_offers(config) if Role.CONTROLLER in found else {},
         sample=_sample("job_submit.lua"),
     )
-    paths = (host.conf, host.stack, host.gres, host.submit, host.toml)
+    services = [path for path, _ in drop_ins(host.units, parsed.value("SlurmUser") or "root")]
+    paths = (host.conf, host.stack, host.gres, host.submit, host.toml, *services)
     return replace(
         host,
         files={path: sitefile.text_of(path) for path in paths},
@@ -165,8 +166,8 @@ def run(
     if write and not refusals:
         program = bring(host) if program else []
         done, left = apply(found, named)
-        if program or any(step.path == host.toml for step in done):
-            left += units.restart([UNIT[one] for one in sorted(host.roles) if one in UNIT])
+        if program or any(step.called not in SITE_FILES for step in done):
+            left += units.restart(host.units)
     commands = afterwards(host, done if write else found, share)
     return Result(host, found, done, program, refusals, left, commands)
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from slurm_coloc.admin.init import edits
+from slurm_coloc.admin.init.drop_ins import drop_ins
 from slurm_coloc.admin.init.edits import Edit
 from slurm_coloc.admin.rules.conf_file import ConfFile, parse_conf
 from slurm_coloc.config.toml import toml_value
@@ -67,6 +68,11 @@ class Host:
     def gres(self) -> Path:
         """gres.conf."""
         return self.conf.parent / "gres.conf"
+
+    @property
+    def units(self) -> list[str]:
+        """Our services on this host."""
+        return [UNIT[one] for one in sorted(self.roles) if one in UNIT]
 
     @property
     def parsed(self) -> ConfFile:
@@ -131,6 +137,8 @@ def roles(conf: ConfFile, host: str) -> tuple[frozenset[Role], str]:
 def steps(host: Host, share: bool) -> Iterator[FileStep]:
     """The files of this host, our own first: nothing may name a file that is not there."""
     yield _toml(host)
+    for path, text in drop_ins(host.units, _user(host)):
+        yield FileStep(path, host.files.get(path, ""), text, "our service as SlurmUser")
     if Role.CONTROLLER in host.roles:
         yield _job_submit(host)
     if share and Role.NODE in host.roles:

@@ -155,6 +155,14 @@ def test_another_slurm_user() -> None:
     conf = CONF.replace("SlurmUser=slurm", "SlurmUser=hpc")
     found = by_name(host(Role.CONTROLLER, conf=conf))
     assert parse_config(tomllib.loads(found["coloc.toml"].new), "x").daemon.slurm_user == "hpc"
+    # Our units name slurm: with another user slurmctld would take colocd for a stranger's.
+    made = [*steps(host(Role.CONTROLLER, Role.NODE, conf=conf), share=False)]
+    units = {one.path.parent.name: one.new for one in made if one.called == "slurm-user.conf"}
+    assert "[Service]\nUser=hpc\nGroup=\n" in units["slurm-coloc.service.d"]
+    assert "\nEnvironment=COLOC_SLURM_USER=hpc\n" in units["slurm-coloc-agent.service.d"]
+    assert not [one for one in made if one.called == "slurm-user.conf" and one.named_only]
+    assert "slurm-user.conf" not in by_name(host(Role.CONTROLLER, Role.NODE))
+    assert "slurm-user.conf" not in by_name(host(Role.LOGIN, conf=conf))
 
 
 def test_nothing_is_due_where_all_is_done() -> None:
