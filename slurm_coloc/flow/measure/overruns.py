@@ -44,7 +44,6 @@ class Overruns:
         self._context_mib = context_mib
         self._ends = ends
         self._watches: dict[Key, Watch] = {}
-        self._noted: dict[tuple[int, int], int] = {}
         self._over: dict[tuple[Key, float], tuple[float, Change]] = {}
         self._begun: list[Begun] = []
         self.news = False
@@ -110,19 +109,14 @@ class Overruns:
         self, use: RunUse, state: str, text: str, uuid: str, change: Change, now_s: float
     ) -> None:
         """Write an event of an overrun into the run's record."""
-        run = (use.job_id, use.restart)
-        self._noted[run] = self._noted.get(run, 0) + 1
-        if self._noted[run] > MOST_NOTED:
-            return
         figures = {"held_mib": change.held_mib, "promised_mib": change.promised_mib}
-        use.note(now_s, "overrun", text, state=state, uuid=uuid, **figures)
+        use.note(now_s, "overrun", text, MOST_NOTED, state=state, uuid=uuid, **figures)
 
     def keep(self, runs: Collection[tuple[int, int]], now_s: float) -> None:
         """Forget the runs that are not among these: they have ended."""
         for key in [key for key in self._watches if key[:2] not in runs]:
             if change := self._watches.pop(key).end():
                 self._note(key, None, change, now_s)
-        self._noted = {run: count for run, count in self._noted.items() if run in runs}
 
     def over_mib(self) -> dict[tuple[int, str], int]:
         """What jobs hold now above what they were promised, by job and GPU (or MIG device)."""

@@ -286,3 +286,12 @@ def test_the_last_events_are_kept_for_they_tell_how_it_ended() -> None:
     kinds = [one["kind"] for one in run.record()["events"]]
     assert len(kinds) == 20 and kinds[0] == "overrun" and kinds[-1] == "gpu-lost"
     assert run.record()["left_out"] == {"events": 22}
+
+
+def test_of_a_kind_with_a_bound_the_last_ones_are_kept() -> None:
+    run = RunUse(7, 0, T)
+    run.note(T, "gpu-lost", "Xid 79")
+    for number in range(12):
+        run.note(T + number, "overrun", f"overrun {number}", 8)
+    texts = [one["text"] for one in run.record()["events"]]
+    assert texts == ["Xid 79", *(f"overrun {number}" for number in range(4, 12))]

@@ -123,12 +123,16 @@ class RunUse:
             met = self.met[job_id]
             self.met[job_id] = met._replace(overlap_s=met.overlap_s + max(0.0, past_s))
 
-    def note(self, at_s: float, kind: str, text: str, **more: int | str) -> None:
-        """Keep an event, the last MOST_EVENTS. ``more``: figures of it."""
-        if len(self.events) >= MOST_EVENTS:
-            # The last ones tell how a run ended; what may come again and again goes first.
-            again = (at for at, one in enumerate(self.events) if one["kind"] in REPEATED)
-            del self.events[next(again, 0)]
+    def note(
+        self, at_s: float, kind: str, text: str, most: int = MOST_EVENTS, **more: int | str
+    ) -> None:
+        """Keep an event: the last MOST_EVENTS, of this kind the last ``most``. ``more``: figures of
+        it."""
+        # The last ones tell how a run ended; what may come again and again goes first.
+        alike = [at for at, one in enumerate(self.events) if one["kind"] == kind]
+        again = (at for at, one in enumerate(self.events) if one["kind"] in REPEATED)
+        if len(alike) >= most or len(self.events) >= MOST_EVENTS:
+            del self.events[alike[0] if len(alike) >= most else next(again, 0)]
             self._leave_out("events")
         self.events.append({"at_s": round(at_s, 3), "kind": kind, "text": text[:200], **more})
 
