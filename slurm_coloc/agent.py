@@ -26,7 +26,7 @@ from slurm_coloc.adapters import hookenv, notify, slurmconf, spool
 from slurm_coloc.adapters.link.client import Me
 from slurm_coloc.adapters.link.links import Opening
 from slurm_coloc.adapters.link.stream import Link, UnixLink
-from slurm_coloc.errors import ColocError, DaemonUnreachable
+from slurm_coloc.errors import ColocError, ConfigError, DaemonUnreachable
 from slurm_coloc.flow.client.connect import STANDBY, error_code
 from slurm_coloc.flow.measure.gate_watchdog import open_gate
 from slurm_coloc.flow.measure.node_metrics import NodeMetrics
@@ -51,8 +51,10 @@ class Agent:
     """One node's samples and its link."""
 
     def __init__(self, settings: hookenv.HookSettings, node: str) -> None:
-        """Raises ConfigError where there is no SlurmUser."""
+        """Raises ConfigError where there is no SlurmUser, and for anybody else."""
         self._uid = spool.uid_of(settings.slurm_user)
+        if os.geteuid() not in (0, self._uid):
+            raise ConfigError(f"the agent runs as root, or as SlurmUser ({settings.slurm_user})")
         self._settings = settings
         self._sampler = Sampler(settings, self._uid) if settings.sample else None
         self._me = Me(self._uid, "", node, settings.munge_socket)

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <slurm/slurm.h> /* SLURM_BATCH_SCRIPT */
+#include <slurm/slurm.h> /* NO_VAL and the numbers of steps */
 
 #include "coloc.h"
 
@@ -284,11 +284,30 @@ static void tell(bool mps, bool kernel, bool framework, long limit_mib, long gpu
 		        each, framework ? "held by its framework only" : "not fenced", why);
 }
 
+/* Whether this task's output is the place to say what the job has: the batch script's, or that of
+ * the first task of the first step of srun or salloc, which have no script. */
+static bool tells(spank_t spank, uint32_t step)
+{
+	char kind[16];
+	uint32_t task = 1;
+
+	if (step == SLURM_BATCH_SCRIPT)
+		return true;
+	if ((step != 0 && step != SLURM_INTERACTIVE_STEP) ||
+	    spank_get_item(spank, S_TASK_GLOBAL_ID, &task) != ESPANK_SUCCESS || task != 0)
+		return false;
+	/* An srun that made the job itself has no job environment of ours. */
+	return spank_getenv(spank, "SLURM_SPANK_COLOC_KIND", kind, sizeof(kind)) !=
+	           ESPANK_SUCCESS ||
+	       strcmp(kind, "batch") != 0;
+}
+
 void coloc_fence_join(spank_t spank, long shards, long gpus)
 {
-	uint32_t step = 0;
+	uint32_t step = NO_VAL;
 	bool batch = spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
 	             step == SLURM_BATCH_SCRIPT;
+	bool told = tells(spank, step);
 	bool kernel = coloc_limit_held();
 	bool framework = false;
 	const char *why = share.why;
@@ -297,7 +316,7 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 	bool mps;
 
 	if (!share.known) {
-		if (batch && shards > 0)
+		if (told && shards > 0)
 			coloc_node_hook_missed();
 		return;
 	}
@@ -323,6 +342,6 @@ void coloc_fence_join(spank_t spank, long shards, long gpus)
 	else if (!kernel)
 		framework =
 		    coloc_frameworks_limit(spank, share.frameworks, each_mib, share.gpu_mib);
-	if (batch)
+	if (told)
 		tell(mps, kernel, framework, limit_mib, gpus, why);
 }

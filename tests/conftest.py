@@ -4,8 +4,13 @@
 import os
 
 import pytest
+from hypothesis import settings
 
 from tests.harness import order, second_tries, selection
+
+# No test fails for the time that it takes: these machines are shared.
+settings.register_profile("slurm-coloc", deadline=None)
+settings.load_profile("slurm-coloc")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,29 +12,12 @@ from slurm_coloc.cli import render
 from slurm_coloc.cli.listing import Column, show_listing
 from slurm_coloc.cli.names import names_of
 from slurm_coloc.cli.options import AsJson, Watch, repeated
-from slurm_coloc.cli.tries import came_by, overran
+from slurm_coloc.cli.tries import came_by, ended, overran
 from slurm_coloc.config import load_config
 from slurm_coloc.core.decide.decision import TEXTS, Reason
-from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.client.request import call
 
-ENDED = {
-    Outcome.COMPLETED: "completed",
-    Outcome.OOM_GPU: "out of GPU memory",
-    Outcome.OVERRUN: "held too much",
-    Outcome.OOM_HOST: "out of host memory",
-    Outcome.FAILED: "failed",
-    Outcome.CANCELLED: "cancelled",
-    Outcome.IDLE: "cancelled, idle",
-    Outcome.TIMEOUT: "time limit",
-    Outcome.PREEMPTED: "preempted",
-    Outcome.NODE_FAIL: "node failed",
-    Outcome.REQUEUED: "put back",
-    Outcome.PUT_BACK: "put back, GPU unfit",
-    Outcome.SLOT: "end of its slot",
-    Outcome.GONE: "end not seen",
-}
 #: the usual reasons: nothing is told of them
 USUAL = (Reason.FITS, Reason.FITS_SLICE)
 
@@ -47,7 +30,7 @@ def name_of(run: render.Row) -> str:
 def state_of(run: render.Row) -> object:
     """How a run ended; else Slurm's state and what is wrong with it now."""
     if run["outcome"]:
-        return ENDED.get(run["outcome"], run["outcome"])
+        return ended(run)
     if over := run.get("overrun"):
         held, promised = render.gib(over["held_mib"]), render.gib(over["promised_mib"])
         return f"{run['state']}, holds {held} of {promised}"

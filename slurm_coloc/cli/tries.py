@@ -6,10 +6,26 @@ from typing import Any
 
 from slurm_coloc.cli import render
 from slurm_coloc.core.recover.next_try import Verdict, Way
-from slurm_coloc.core.recover.outcome import WHOSE, Blame
+from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
 
 Row = dict[str, Any]
 
+ENDED = {
+    Outcome.COMPLETED: "completed",
+    Outcome.OOM_GPU: "out of GPU memory",
+    Outcome.OVERRUN: "held too much",
+    Outcome.OOM_HOST: "out of host memory",
+    Outcome.FAILED: "failed",
+    Outcome.CANCELLED: "cancelled",
+    Outcome.IDLE: "cancelled, idle",
+    Outcome.TIMEOUT: "time limit",
+    Outcome.PREEMPTED: "preempted",
+    Outcome.NODE_FAIL: "node failed",
+    Outcome.REQUEUED: "put back",
+    Outcome.PUT_BACK: "put back, GPU unfit",
+    Outcome.SLOT: "end of its slot",
+    Outcome.GONE: "end not seen",
+}
 NEXT = {
     Way.MORE: "comes back with more memory",
     Way.WHOLE: "comes back on a whole GPU",
@@ -33,11 +49,11 @@ def tries(decision: Row, runs: list[Row]) -> Iterator[tuple[str, str]]:
     for run in runs:
         if not run["outcome"]:
             continue
-        parts = [render.share({**decision, **run}), run["outcome"]]
+        parts = [render.share({**decision, **run}), ended(run)]
         if run["peak_mib"] is not None:
             parts[1] += f", peak {run['peak_mib']} MiB"
         if evidence := run["evidence"]:
-            parts.append(f"{evidence.get('kind')}: {evidence.get('line')}")
+            parts.append(str(evidence.get("line")))
         if run["blame"] in set(Blame) - {Blame.UNKNOWN}:
             parts.append(WHOSE[Blame(run["blame"])])
         if culprit := run.get("culprit"):
@@ -45,6 +61,11 @@ def tries(decision: Row, runs: list[Row]) -> Iterator[tuple[str, str]]:
             parts[-1] += f", job {culprit['job_id']} with {held} GiB of {promised} promised"
         parts += filter(None, [_next(run)])
         yield f"Try {run['restart'] + 1}", "; ".join(parts)
+
+
+def ended(run: Row) -> str:
+    """How a run ended; a word of a newer colocd as it stands."""
+    return ENDED.get(run["outcome"], run["outcome"])
 
 
 def _next(run: Row) -> str:

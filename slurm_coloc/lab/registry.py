@@ -55,6 +55,8 @@ def _take_lock() -> int:
             fd = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             continue
+        except PermissionError as err:
+            raise SlurmError("labs are root's: give the command as root") from err
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
             if LOCK.stat().st_ino == os.fstat(fd).st_ino:

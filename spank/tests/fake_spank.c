@@ -99,6 +99,9 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 		for (*out = 0; fake_job.argv && fake_job.argv[*out];)
 			(*out)++;
 		break;
+	case S_TASK_GLOBAL_ID:
+		*out = 0;
+		break;
 	case S_TASK_PID:
 		*out = (uint32_t) fake_job.pid;
 		break;

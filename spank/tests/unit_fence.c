@@ -18,7 +18,8 @@
 /* What the plugin says in the job's output, kept in a file. */
 static char said[512];
 
-static long gpus = 1; /* of the step */
+static long gpus = 1;    /* of the step */
+static const char *kind; /* what submitted the job */
 
 static void join(const char *text, long shards)
 {
@@ -32,6 +33,8 @@ static void join(const char *text, long shards)
 	if (text)
 		put("n1/jobs/7.share", text, strlen(text));
 	chmod("n1/jobs/7.share", 0644);
+	if (kind)
+		spank_setenv(NULL, "SLURM_SPANK_COLOC_KIND", kind, 1);
 	coloc_fence_read(NULL, &args);
 	dup2(file, STDERR_FILENO);
 	coloc_fence_join(NULL, shards, gpus);
@@ -144,8 +147,19 @@ void test_fence(void)
 	join("share 1\nmethod streams\nshard_mib 1024\nwhy x\n", 2);
 	CHECK(strcmp(said, "coloc: 2.0 GiB for this job, not fenced: no MPS, x\n") == 0);
 
-	/* The tasks of a step share the memory; only the batch script says so. */
+	/* The tasks of a step share the memory; the batch script says so, or the first step of srun
+	 * and salloc. */
 	fake_job.step = 0;
+	join(MPS, 11);
+	CHECK(strstr(said, "11.0 GiB for this job"));
+	kind = "salloc";
+	join(MPS, 11);
+	CHECK(strcmp(said, "coloc: 40 GiB GPU, 11.0 GiB for this job (MPS, not read back)\n") == 0);
+	fake_job.step = 1;
+	join(MPS, 11);
+	CHECK(said[0] == '\0');
+	fake_job.step = 0;
+	kind = "batch";
 	join(MPS "threads 40\n", 11);
 	CHECK(has(LIMIT, "0=2816M") && has("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "40"));
 	CHECK(said[0] == '\0');

@@ -89,6 +89,14 @@ def test_the_job_is_told_its_share(lab: Lab) -> None:
     assert f"coloc: 40 GiB GPU, {count}.0 GiB for this job (MPS)" in lab.output(job_id)
 
 
+def test_srun_and_salloc_are_told_theirs_once(lab: Lab) -> None:
+    me = desk(lab, 150)
+    twice = ["sh", "-c", "srun true; srun true"]
+    for program, command in (("srun", ["true"]), ("salloc", twice)):
+        done = lab.run([program, "--mem=50", "--coloc-memory=8G", *command], user=me.user)
+        assert done.stderr.count("8.0 GiB for this job (MPS)") == 1, done.stderr
+
+
 def test_a_liar_hurts_only_itself(lab: Lab) -> None:
     me = desk(lab, 190)
     honest = [

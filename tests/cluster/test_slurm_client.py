@@ -76,7 +76,7 @@ def test_orders_and_answers(lab: Lab, slurm: SlurmCommands) -> None:
             True,
             True,
         )
-        assert (await slurm.placement(job)).startswith("n1 GPU ")
+        assert (await slurm.placement(str(job))).startswith("n1 GPU ")
         await slurm.requeue_hold(view.handle)
         for _ in range(300):
             view = await slurm.job(job)

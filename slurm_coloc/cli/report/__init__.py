@@ -15,7 +15,7 @@ from slurm_coloc.cli.report.compare import COLUMNS as COMPARED
 from slurm_coloc.cli.report.compare import compare_page, models
 from slurm_coloc.cli.report.job import job_page
 from slurm_coloc.cli.report.write import many, write_page
-from slurm_coloc.cli.tries import overran, tries
+from slurm_coloc.cli.tries import ended, overran, tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.decide.decision import BY_SITE, BY_USER
 from slurm_coloc.core.recover.outcome import WHOSE, Blame
@@ -85,7 +85,7 @@ def register(app: typer.Typer) -> None:
         if since and not cluster:
             raise typer.BadParameter("--since goes with --cluster; without it there is --days")
         if (compare and cluster) or (as_json and (cluster or html or compare)):
-            raise typer.BadParameter("--json is of plain reports; --compare is not of --cluster")
+            raise typer.BadParameter("--html, --cluster, --compare: no --json, no two pages")
         if compare:
             found = _compared(job_id)
             if html:
@@ -108,6 +108,8 @@ def register(app: typer.Typer) -> None:
                 print()
             if as_json:
                 render.print_json(answer)
+            elif job_id is None and not answer["users"]:
+                print(f"no --coloc job of yours has ended in the last {days} days")
             elif job_id is None:
                 render.show(render.table("", COLUMNS, map(_row, answer["users"])))
             else:
@@ -145,7 +147,7 @@ def _row(user: render.Row) -> tuple[object, ...]:
 
 def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     run, decision, use = answer["run"], answer["decision"], answer["use"]
-    state = run["outcome"] or run["state"].lower()
+    state = ended(run) if run["outcome"] else run["state"].lower()
     end_s = run["end_s"]
     lasted = render.span((end_s or 0) - run["start_s"]) if end_s else render.ago(run["start_s"])
     yield "Job", f"{render.job(run)} of {render.user_name(run['uid'])}: {state} after {lasted}"
@@ -243,11 +245,9 @@ def _neighbours(found: list[dict[str, Any]]) -> str:
     # A job that was put back and came again is one neighbour.
     owners = {one["job_id"]: one["uid"] for one in found if one["job_id"]}
     names = [f"{job_id} ({render.user_name(uid)})" for job_id, uid in owners.items()]
-    hidden = sum(not one["job_id"] for one in found)
-    count = len(names) + hidden
-    if hidden:
+    if hidden := sum(not one["job_id"] for one in found):
         names.append(f"{hidden} of other users")
-    return f"{count}: {', '.join(names)}"
+    return f"{len(owners) + hidden}: {', '.join(names)}"
 
 
 def _speed(answer: dict[str, Any]) -> str:

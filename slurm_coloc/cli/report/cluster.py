@@ -9,9 +9,9 @@ from xml.etree import ElementTree as ET
 
 import slurm_coloc.cli.report.charts as charts
 from slurm_coloc.cli import render
-from slurm_coloc.cli.jobs import ENDED
 from slurm_coloc.cli.report.charts import Column
 from slurm_coloc.cli.report.markup import Child, element, fact, facts, figure, key, page, table
+from slurm_coloc.cli.tries import ENDED
 from slurm_coloc.core.recover.next_try import VICTIMS
 from slurm_coloc.core.recover.outcome import WHOSE
 from slurm_coloc.core.report.cluster import SLOWER, Group, Report

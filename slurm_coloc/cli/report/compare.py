@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.jobs import ENDED
 from slurm_coloc.cli.listing import Column
 from slurm_coloc.cli.report import charts
 from slurm_coloc.cli.report.markup import COLOURS, Child, element, figure, key, page, table
+from slurm_coloc.cli.tries import ENDED
 
 Answer = dict[str, Any]
 

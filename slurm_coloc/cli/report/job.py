@@ -26,7 +26,7 @@ def _over_time(answer: dict[str, Any]) -> list[Child]:
     series = answer["series"]
     held = [None if mib is None else mib / 1024 for mib in (series or {}).get("memory_mib", ())]
     if len(held) < 2:
-        note = "Its node told no figures over time: the run was short, or no agent measured it."
+        note = "No figures over time: it still runs, it was short, or no agent measured it."
         return [element("p", note, class_="note")]
     ends = ("0", render.span(series["step_s"] * len(held)))
     reserved = answer["reserved_mib"] and answer["reserved_mib"] / 1024

@@ -12,6 +12,8 @@ from typing import Literal
 
 from slurm_coloc.core.recover.oom import MAX_EVIDENCE, MAX_LINE, sanitise
 
+#: kind of the evidence of a log that could not be judged: nothing is known of the run's end
+NOT_JUDGED = "not-judged"
 #: ``mps``: said by MPS itself; ``device``: a fault of some client, or of this program
 Kind = Literal["mps", "device"]
 

@@ -86,7 +86,7 @@ def choose(
         return None, f"no time slots: {why_not}" if asked_s else ""
     length_s = min(max(wanted, rules.min_s), rules.max_s)
     if limit_min is not None and limit_min * 60 <= length_s:
-        text = "no time slots: its time limit is no longer than one"
+        text = f"no time slots: its time limit is no longer than one ({words(length_s)})"
         return None, text if asked_s else ""
     slot = Slot(length_s, min(rules.warn_s, length_s // 2), rules.signal)
     bound = "" if length_s == wanted else f" ({words(wanted)} asked)"

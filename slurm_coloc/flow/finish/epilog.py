@@ -31,6 +31,7 @@ from slurm_coloc.flow.launch.job_log import log_facts
 from slurm_coloc.flow.node.deliver import deliver
 from slurm_coloc.flow.node.jobs_here import FENCE, LINE, NO_MPS, read_starts, remove_state
 
+UNTOLD = "log not judged: what earlier runs wrote cannot be told apart"
 LOG_DEADLINE_S = 2.0
 NVML_DEADLINE_S = 1.0
 COLOCD_DEADLINE_S = 2.0
@@ -58,6 +59,8 @@ def run(environ: Mapping[str, str], dry_run: bool = False) -> str:
     known = _load_known(call, notes)
     tails = _tails(call, known, notes) if job.batch else {}
     evidence = _evidence(tails, notes, failed=bool(job.exit_code))
+    if UNTOLD in notes and job.exit_code:
+        evidence = {"oom": False, "kind": faults.NOT_JUDGED, "line": UNTOLD}
     if not job.batch:
         notes.append("no batch job: no log")
     ended_s = round(time.time(), 3)
@@ -136,7 +139,7 @@ def _tails(call: hookenv.HookCall, known: Known, notes: list[str]) -> dict[str, 
     job = call.job
     if job.restart > 0 and not known.state:
         # 22.05 may skip the Prolog of a job that it starts again at once.
-        notes.append("log not judged: what earlier runs wrote cannot be told apart")
+        notes.append(UNTOLD)
         return {}
     patterns = {"stdout": job.stdout}
     if job.stderr is not None and job.stderr != job.stdout:

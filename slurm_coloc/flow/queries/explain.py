@@ -143,7 +143,7 @@ async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | Non
         "expected_start_s": view.start_s if view.state == "PENDING" else None,
     }
     if view.state == "RUNNING":
-        live["placement"] = await slurm.placement(view.job_id)
+        live["placement"] = await slurm.placement(view.handle)
     if view.state != "PENDING" or not resources_may_bind(view.reason):
         return live, None
     need, nodes = await asyncio.gather(slurm.need(view.job_id), slurm.usage())

@@ -203,7 +203,8 @@ def own_peak(
     if not body.alone or not start_s:
         return None
     mine = {*body.gpu_uuids, *(run.gpu_uuids or ())}
-    for other in store.runs.beside(run, start_s, run.end_s):
+    # Slurm's clock has whole seconds: who came or went within one may have been there.
+    for other in store.runs.beside(run, start_s - 1, run.end_s + 1):
         theirs = set(other.gpu_uuids or ())
         if mine & theirs or (not theirs and other.node == run.node):
             return None

@@ -17,6 +17,7 @@ from slurm_coloc.core.records.runs import (
     promised_mib,
     shared,
 )
+from slurm_coloc.core.recover.faults import NOT_JUDGED
 from slurm_coloc.core.recover.next_try import VICTIMS
 from slurm_coloc.core.recover.outcome import WHOSE, Blame, Cause, Outcome, outcome_of
 from slurm_coloc.core.slurm.job import JobView
@@ -49,7 +50,7 @@ ENDS = {
     Outcome.NODE_FAIL: "its node failed: left to Slurm",
     Outcome.REQUEUED: "put back into the queue, not by colocd",
     Outcome.PUT_BACK: "put back before it began: its GPU was not fit for it",
-    Outcome.SLOT: "left at the end of its time slot, to go on in the next one",
+    Outcome.SLOT: "its time slot ended: it goes on in the next one",
     Outcome.GONE: "no longer known to slurmctld: how it ended was not seen",
 }
 #: What enforces a limit, in words for messages.
@@ -230,6 +231,8 @@ def _how(outcome: Outcome, found: next_try.Next, report: Report, share_mib: int)
             text += f" ({line[:SHOWN]}{'...' if len(line) > SHOWN else ''})"
     elif outcome is Outcome.COMPLETED and report.oom:
         text += ", although its log shows a GPU out-of-memory (caught by the program)"
+    elif outcome is Outcome.FAILED and (report.evidence or {}).get("kind") == NOT_JUDGED:
+        text = f"failed, and nothing tells why: {line}"
     elif outcome is Outcome.FAILED and found.cause in VICTIMS:
         text = _failed_by(Blame(found.cause))
     if (outcome in RAN_OUT or found.tres) and not found.verdict.puts_back:

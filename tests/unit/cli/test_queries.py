@@ -33,7 +33,7 @@ def test_eta(site: Site) -> None:
     shown = site.coloc("eta").stdout.splitlines()
     assert shown[0].split() == list(ETA)
     assert shown[1].split()[0] == "7+1" and shown[1].endswith("not known")
-    assert site.coloc("eta", "8").stdout.startswith("no --coloc job")
+    assert site.coloc("eta", "8").stdout.startswith("no such --coloc job")
 
 
 def test_history(site: Site) -> None:
@@ -87,7 +87,7 @@ def test_explain_for_people(site: Site) -> None:
         "optimizer adam (assumed)",
         "peak 12000 MiB",
         "Try 1",
-        "12.0 of 39.0 GiB; oom-gpu",
+        "12.0 of 39.0 GiB; out of GPU memory",
         "comes back on a whole GPU (gres/gpu:1)",
         "does not answer",
         "submitted",

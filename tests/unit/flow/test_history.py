@@ -163,6 +163,14 @@ def test_what_a_neighbour_may_have_used_is_not_learned(desk: Desk) -> None:
     assert desk.run(first, 2200, gpu="GPU-3").peak_mib == 2200
 
 
+def test_who_came_and_went_within_a_second_may_have_been_there(desk: Desk) -> None:
+    """Slurm's clock has whole seconds, and the driver's sum has everybody's memory."""
+    first, _ = desk.submit()
+    desk.run(first, 12_000, lasted_s=0)
+    assert desk.run(first, 15_900, Outcome.OOM_GPU, lasted_s=0).peak_mib is None
+    assert desk.run(first, 2200, lasted_s=0, gpu="GPU-3").peak_mib == 2200
+
+
 def test_what_ended_in_the_second_of_the_start_was_before(desk: Desk) -> None:
     first, _ = desk.submit()
     end_s = desk.run(first, 2000).end_s

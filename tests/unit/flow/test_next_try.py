@@ -91,6 +91,14 @@ def test_the_clients_of_a_failed_server_all_come_back(store: Store) -> None:
     ]
 
 
+def test_a_log_that_could_not_be_judged_has_no_reason(store: Store) -> None:
+    """Slurm 22.05 may start a job again without its Prolog."""
+    line = "log not judged: what earlier runs wrote cannot be told apart"
+    run = end(store, Outcome.FAILED, evidence={"oom": False, "kind": "not-judged", "line": line})
+    told = [one.text for one in store.events(DECISION, run.job_id) if one.kind == "ended"]
+    assert told == [f"failed, and nothing tells why: {line}"]
+
+
 def test_a_fault_alone_is_its_own(store: Store) -> None:
     assert end(store, Outcome.FAILED, evidence=FAULT, method="mps").verdict == "not-ours"
     other = end(store, Outcome.FAILED, evidence=FAULT, method="streams", job_id=8)

@@ -106,7 +106,10 @@ def test_state_of_another_run_is_not_used(node: Node) -> None:
     node.run("prolog")
     node.log(TORCH)
     node.run("epilog", SLURM_JOB_RESTART_COUNT="2")
-    assert "no state of this run" in node.report()["notes"][0]
+    report = node.report()
+    assert "no state of this run" in report["notes"][0]
+    # Not "another reason than GPU memory": nobody has looked.
+    assert (report["evidence"]["oom"], report["evidence"]["kind"]) == (False, "not-judged")
 
 
 def test_an_array_task_by_its_numbers(node: Node) -> None:

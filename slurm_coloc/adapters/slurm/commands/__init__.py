@@ -199,12 +199,13 @@ class SlurmCommands(Orders):
         nodes = parse_lines(await self._run("scontrol", "show", "node", "-o", node))
         return given(nodes[0].get("Extra", "")) if nodes else ""
 
-    async def placement(self, job_id: int) -> str:
-        """Node and GPU index of a running job, for people; "" where Slurm does not show it."""
-        found = await self._job_data(str(job_id))
+    async def placement(self, handle: str) -> str:
+        """Node and GPU index of a running job or task, for people; "" where Slurm does not show it.
+        By its number alone the last task of an array would be shown with all others."""
+        found = await self._job_data(handle)
         if found is not None:
             return use.placed([place for job in found for place in data.places(job)])
-        return use.parse_placement(await self._run("scontrol", "show", "job", "-d", str(job_id)))
+        return use.parse_placement(await self._run("scontrol", "show", "job", "-d", handle))
 
     async def job(self, job_id: int) -> JobView | None:
         """One job; None when slurmctld no longer knows it. For the pending tasks of an array, which
