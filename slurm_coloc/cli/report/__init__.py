@@ -43,7 +43,7 @@ DCGM_FAULTS = (
 )
 ROWS = 5
 UNKNOWN_CAUSE = "cause unknown: taken for its own need"
-NO_GPU = "not known: its node did not tell the job's GPU (no NVML)"
+NO_GPU = "not known: its node did not tell the job's GPU (no NVML, or no Prolog)"
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 #: of a run that has not ended; its node tells at the end what it used
 NOT_YET = "not known yet: it is told at the run's end"
