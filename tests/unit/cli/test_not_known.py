@@ -107,7 +107,10 @@ def test_a_node_without_nvml_knows_little(store: Store) -> None:
     """Nobody knows on which GPU it was, so nobody knows who was beside it."""
     close(store, run_row(NAME, 5), gpu_uuids=None, method="streams", used=None)
     told = report_lines(store)
-    assert told["Neighbours"] == "not known: its node did not tell the job's GPU (no NVML)"
+    assert (
+        told["Neighbours"]
+        == "not known: its node did not tell the job's GPU (no NVML, or no Prolog)"
+    )
     assert told["Speed"].startswith("not known")
     assert told["Fence"].startswith("none") and "took turns" not in told["Fence"]
 
