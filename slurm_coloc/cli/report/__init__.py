@@ -243,8 +243,8 @@ def _neighbours(found: list[dict[str, Any]]) -> str:
     if not found:
         return "none"
     # A job that was put back and came again is one neighbour.
-    owners = {one["job_id"]: one["uid"] for one in found if one["job_id"]}
-    names = [f"{job_id} ({render.user_name(uid)})" for job_id, uid in owners.items()]
+    owners = {render.job(one): one["uid"] for one in found if one["job_id"]}
+    names = [f"{job} ({render.user_name(uid)})" for job, uid in owners.items()]
     if hidden := sum(not one["job_id"] for one in found):
         names.append(f"{hidden} of other users")
     return f"{len(owners) + hidden}: {', '.join(names)}"

@@ -51,7 +51,7 @@ def _neighbours(found: list[dict[str, Any]]) -> list[Child]:
         return []
     rows = [
         (
-            one["job_id"] or "another user's",
+            render.job(one) if one["job_id"] else "another user's",
             render.NONE if one["uid"] is None else render.user_name(one["uid"]),
             render.moment(one["start_s"]),
             "still there" if one["end_s"] is None else render.moment(one["end_s"]),

@@ -119,11 +119,11 @@ def _slower(
 
 def _neighbour(one: Beside, store: Store, uid: int | None, private: bool) -> Answer:
     """A neighbour as the user may see it: under PrivateData without its owner."""
-    shown = asdict(one)
-    owner = store.runs.of_job(one.job_id)[-1].uid
-    if uid in (None, owner) or not private:
-        return {**shown, "uid": owner}
-    return {**shown, "job_id": None, "uid": None}
+    run = store.runs.of_job(one.job_id)[-1]
+    names = {"array_job_id": run.array_job_id, "array_task": run.array_task}
+    if uid in (None, run.uid) or not private:
+        return {**asdict(one), "uid": run.uid, **names}
+    return {**asdict(one), "job_id": None, "uid": None, **dict.fromkeys(names)}
 
 
 def summary(store: Store, uid: int | None, message: Answer) -> Answer:

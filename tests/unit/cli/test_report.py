@@ -94,6 +94,8 @@ def test_one_that_was_put_back_is_one_neighbour() -> None:
     runs = [{"job_id": 3, "uid": 0}, {"job_id": 2, "uid": 0}, {"job_id": 3, "uid": 0}]
     hidden = [{"job_id": None, "uid": None}] * 2
     assert page._neighbours(runs) == "2: 3 (root), 2 (root)"
+    task = {"job_id": 9, "array_job_id": 5, "array_task": 1, "uid": 0}
+    assert page._neighbours([task]) == "1: 5_1 (root)"
     assert page._neighbours(runs + hidden) == "4: 3 (root), 2 (root), 2 of other users"
 
 
