@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc explain: one job's size, place, wait, story and future."""
 
+import time
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +14,7 @@ from slurm_coloc.cli.options import AsJson, JobIds, jobs_wanted, one_for_json
 from slurm_coloc.cli.tries import tries
 from slurm_coloc.config import load_config
 from slurm_coloc.core.decide.decision import BY_SITE, BY_USER
+from slurm_coloc.core.gpu.telemetry.window import SPAN_S
 from slurm_coloc.core.time.slot import words
 from slurm_coloc.flow.client.request import call
 
@@ -112,9 +114,13 @@ def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str
     bound = answer["decision"].get("max_slowdown")
     if bound is not None or (own and own[0]["lost_s"] >= 1):
         slower = "not known"
+        began_s, now_s = run["start_s"] or 0.0, time.time()
+        # Until then a job counts as busy whose activity nobody knows.
+        settled = (run["end_s"] or now_s) - began_s >= SPAN_S
         if own and run["outcome"]:
-            slower = f"{words(own[0]['lost_s'])} lost beside others"
-        elif own:
+            slower = "" if settled else "at most "
+            slower += f"{words(own[0]['lost_s'])} lost beside others"
+        elif own and settled:
             slower = f"about {1 / own[0]['speed']:.2f}x now, beside {own[0]['others']}"
             slower += ", by the model of interference"
         yield "Slowdown", slower + ("" if bound is None else f"; {bound:g}x at most wanted")

@@ -68,6 +68,15 @@ def test_the_slowdown_of_a_run_that_has_ended_is_not_of_now(store: Store) -> Non
     assert "now" not in told and told == "10 min lost beside others"
 
 
+def test_the_slowdown_of_the_first_seconds_is_not_told(store: Store) -> None:
+    """Who is not known yet counts as busy, which is a bound and no figure."""
+    store.runs.see(run_row(NAME, 5, start_s=time.time() - 20))
+    assert explained(store, time_limits=[limit()])["Slowdown"] == "not known"
+    close(store, run_row(NAME, 5, start_s=time.time() - 20))
+    told = explained(store, time_limits=[limit(lost_s=13.0)])["Slowdown"]
+    assert told == "at most 13 s lost beside others"
+
+
 def test_the_size_after_the_owner_changed_it(store: Store) -> None:
     store.runs.see(run_row(NAME, 5, tres="gres/gpu:1"))
     told = explained(store)["Why this size"]
