@@ -211,7 +211,7 @@ def test_auto_without_a_script(short_lab: Lab) -> None:
     """salloc has none: a whole GPU, and the line says why."""
     me = desk(short_lab, next(MILLIONS))
     done = short_lab.run(["salloc", "--coloc=auto", "--gpus=1", "true"], user=me.user)
-    assert "knows a job by its batch script" in done.stderr
+    assert "whole GPU: --coloc=auto: no script" in done.stderr
 
 
 @pytest.mark.timeout(180)
