@@ -65,7 +65,7 @@ def tries(decision: Row, runs: list[Row]) -> Iterator[tuple[str, str]]:
 
 def ended(run: Row) -> str:
     """How a run ended; a word of a newer colocd as it stands."""
-    return ENDED.get(run["outcome"], run["outcome"])
+    return str(ENDED.get(run["outcome"], run["outcome"]))
 
 
 def _next(run: Row) -> str:

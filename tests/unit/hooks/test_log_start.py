@@ -123,7 +123,7 @@ def test_a_restart_without_a_prolog_is_blamed_for_nothing(node: Node) -> None:
     note_logs(node, (log, 0), (log, 0))
     node.run("epilog", SLURM_JOB_RESTART_COUNT="1")
     report = node.report()
-    assert report["evidence"] is None
+    assert report["evidence"]["oom"] is False
     assert any("cannot be told apart" in note for note in report["notes"])
 
 
