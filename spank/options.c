@@ -77,8 +77,7 @@ static struct spank_option table[OPT_COUNT] = {
 	  "share a GPU (default with --coloc) or have a whole one", 1, OPT_POLICY, store },
 	{ "coloc-memory", "SIZE",
 	  "memory that the job needs on one GPU, all its processes there, as --mem is written "
-	  "(10G): "
-	  "reserved in place of an estimate; no model is needed",
+	  "(10G): reserved in place of an estimate; no model is needed",
 	  1, OPT_MEMORY, store },
 	{ "coloc-slot", "TIME",
 	  "run so long at a time (as --time is written), save, and go back into the queue; "
@@ -86,8 +85,7 @@ static struct spank_option table[OPT_COUNT] = {
 	  1, OPT_SLOT, store },
 	{ "coloc-max-slowdown", "F",
 	  "take at most F times the time that the job takes alone on a GPU (1 to 100, such as "
-	  "1.25; "
-	  "not given: no limit), for --coloc",
+	  "1.25; not given: no limit), for --coloc",
 	  1, OPT_MAX_SLOWDOWN, store },
 };
 

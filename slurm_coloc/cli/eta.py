@@ -16,7 +16,7 @@ from slurm_coloc.config import load_config
 from slurm_coloc.flow.client.request import call
 
 DAY_S = 86400.0
-NOTHING = "no {} --coloc job of yours runs: coloc jobs has those that wait"
+NOTHING = "no {}--coloc job{} runs: coloc jobs has those that wait"
 
 
 def _range(run: render.Row) -> str | None:
@@ -103,8 +103,7 @@ def register(app: typer.Typer) -> None:
             if as_json:
                 render.print_json({"jobs": runs})
                 return
-            empty = NOTHING.format("such" if chosen else "").replace("  ", " ")
-            empty = empty if os.geteuid() else empty.replace(" of yours", "")
+            empty = NOTHING.format("such " if chosen else "", " of yours" if os.geteuid() else "")
             show_listing(COLUMNS, sorted(runs, key=order_of), empty)
 
         repeated(watch, show)

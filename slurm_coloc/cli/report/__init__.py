@@ -85,7 +85,7 @@ def register(app: typer.Typer) -> None:
         if since and not cluster:
             raise typer.BadParameter("--since goes with --cluster; without it there is --days")
         if (compare and cluster) or (as_json and (cluster or html or compare)):
-            raise typer.BadParameter("--html, --cluster, --compare: no --json, no two pages")
+            raise typer.BadParameter("a page and --compare have no --json, --compare no --cluster")
         if compare:
             found = _compared(job_id)
             if html:
@@ -109,7 +109,7 @@ def register(app: typer.Typer) -> None:
             if as_json:
                 render.print_json(answer)
             elif job_id is None and not answer["users"]:
-                print(f"no --coloc job of yours has ended in the last {days} days")
+                print(f"no --coloc job has ended in the last {days} days")
             elif job_id is None:
                 render.show(render.table("", COLUMNS, map(_row, answer["users"])))
             else:
