@@ -2,7 +2,7 @@
 """The driver's accounting beside the samples: exact peaks, and processes between two samples."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import structlog
@@ -19,20 +19,28 @@ GONE_S = 120.0
 
 
 class Accounting:
-    """Asks for the processes of the runs, and for those that are new in the driver's list."""
+    """Asks for the processes of the runs, and for those that are new in the driver's list.
 
-    def __init__(self, lib: Nvml) -> None:
+    ``ended``: the records of runs that an Epilog wrote: some had begun and ended between two
+    samples, and were met here never."""
+
+    def __init__(self, lib: Nvml, ended: Callable[[], Iterable[dict[str, Any]]] = tuple) -> None:
         self._lib = lib
+        self._ended = ended
+        self._met_s = 0.0
         self._judged: dict[str, set[int]] = {}
         self._there: dict[str, set[tuple[int, int]]] = {}
         self._gone: dict[str, dict[tuple[int, int], float]] = {}  # when each was first missed
         self._logged = ""
 
-    def meet(self, uuid: str, runs: list[RunUse], unknown: Iterable[RunUse] = ()) -> None:
+    def meet(
+        self, uuid: str, runs: list[RunUse], unknown: Iterable[RunUse] = (), at_s: float = 0.0
+    ) -> None:
         """Which runs are on this GPU, at every sample: a process that came and went between two
         samples may belong to a run that has left since. ``unknown``: runs that may be on any GPU,
-        since their Prolog has not told yet."""
+        since their Prolog has not told yet. ``at_s``: when the runs were looked for, 0 for now."""
         now_s = time.time()
+        self._met_s = at_s or now_s
         here = {(run.job_id, run.restart) for run in (*runs, *unknown)}
         gone = {key: at_s for key, at_s in self._gone.get(uuid, {}).items() if key not in here}
         gone |= dict.fromkeys(self._there.get(uuid, set()) - here, now_s)
@@ -82,11 +90,12 @@ class Accounting:
         if any(run.pids.account(uuid, use) for run in runs):
             judged.add(use.pid)
             return
-        if use.pid in judged or use.end_s is None:
-            return  # another's, or it will be in the next sample
+        if use.pid in judged or use.end_s is None or use.start_s > self._met_s:
+            return  # another's, or it will be in the next sample, or its run was not met yet
         judged.add(use.pid)
         met = [run for run in runs if use.end_s >= run.began_s - SLACK_S]
         left = any(at_s >= use.start_s for at_s in self._gone.get(uuid, {}).values())
+        left = left or self._was_another(uuid, use, runs)
         if len(met) == 1 and len(runs) == 1 and not others and not left:
             # it came and went between two samples, with nobody else on this GPU
             if use.start_s >= met[0].began_s - SLACK_S:
@@ -95,3 +104,14 @@ class Accounting:
         for run in met:
             if use.start_s >= run.began_s - SLACK_S:
                 run.pids.miss(uuid, use)
+
+    def _was_another(self, uuid: str, use: Use, runs: list[RunUse]) -> bool:
+        """Whether a run that has ended, and may have been on this GPU, was there then."""
+        here = {(run.job_id, run.restart) for run in runs}
+        for record in self._ended():
+            if (record["job_id"], record["restart"]) in here:
+                continue
+            there = not record["gpus"] or any(gpu.get("uuid") == uuid for gpu in record["gpus"])
+            if there and record["began_s"] - SLACK_S <= use.start_s <= record["until_s"] + SLACK_S:
+                return True
+        return False

@@ -78,7 +78,7 @@ class Measurer:
         self.readings = Readings(lib, dcgm, procs)
         self._may_write = may_write
         self._present = Present(settings.run_dir)
-        self._accounting = Accounting(lib)
+        self._accounting = Accounting(lib, lambda: records.every(settings.run_dir))
         self._runs: dict[int, Run] = {}
         self.overruns = Overruns(settings.context_mib, ends=settings.overrun == "end")
         self.observed = Observed()
@@ -247,7 +247,7 @@ class Measurer:
         for reading in readings:
             there = [use for use in runs if reading.uuid in gpus.get(use.job_id, ())]
             there += [u for u in runs if u.job_id in reading.jobs and u not in there]
-            self._accounting.meet(reading.uuid, there, unknown)
+            self._accounting.meet(reading.uuid, there, unknown, now_s)
             if due:
                 ours = {use.job_id for use in there}
                 others = any(one.job_id not in ours for one in reading.held)

@@ -2,6 +2,7 @@
 """Whose a process was that no sample met: the driver's list says when it ran, not for whom."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_who_left_long_before_had_none_of_it(
     stays = run_of(7)
     accounting.meet(GPU, [stays, run_of(8)])
     monkeypatch.setattr(time, "time", lambda: NOW_S - 10)
-    accounting.meet(GPU, [stays])
+    accounting.meet(GPU, [stays], at_s=NOW_S)
     accounting.poll(GPU, [stays], others=False)
     assert peaks(stays) == [(BRIEF.pid, BRIEF.peak_mib)]
 
@@ -93,6 +94,46 @@ def test_a_long_run_counts_beside_quick_neighbours(accounting: Accounting) -> No
 def test_a_run_whose_gpus_nobody_knows_yet_may_own_it(accounting: Accounting) -> None:
     stays = run_of(7)
     accounting.meet(GPU, [stays], unknown=[run_of(8)])
+    accounting.meet(GPU, [stays])
+    accounting.poll(GPU, [stays], others=False)
+    assert peaks(stays) == []
+
+
+def unmet(uuid: str = GPU, began_s: float = NOW_S - 1.2) -> dict[str, Any]:
+    """What the Epilog leaves of a run that the agent never met."""
+    run = RunUse(8, 0, began_s)
+    run.until_s = began_s + 0.8
+    return {**run.record(), "gpus": [{"uuid": uuid}]}
+
+
+def test_it_may_have_been_that_of_one_that_came_and_went_itself() -> None:
+    """A neighbour that ran out of memory within its first second gave this run's model its peak."""
+    stays = run_of(7)
+    accounting = Accounting(Driver(), lambda: [stays.record(), unmet()])  # type: ignore[arg-type]
+    accounting.meet(GPU, [stays])
+    accounting.poll(GPU, [stays], others=False)
+    assert peaks(stays) == []
+    assert not stays.record()["complete"]
+
+
+@pytest.mark.parametrize("record", [unmet("GPU-other"), unmet(began_s=NOW_S - 60)])
+def test_who_was_elsewhere_or_earlier_had_none_of_it(record: dict[str, Any]) -> None:
+    stays = run_of(7)
+    accounting = Accounting(Driver(), lambda: [record])  # type: ignore[arg-type]
+    accounting.meet(GPU, [stays])
+    accounting.poll(GPU, [stays], others=False)
+    assert peaks(stays) == [(BRIEF.pid, BRIEF.peak_mib)]
+
+
+def test_a_process_waits_until_the_runs_of_its_time_were_looked_for() -> None:
+    """Its run may have begun since, and may have ended when it is looked for again."""
+    stays, left = run_of(7), [unmet()]
+    written: list[dict[str, Any]] = []
+    accounting = Accounting(Driver(), lambda: written)  # type: ignore[arg-type]
+    accounting.meet(GPU, [stays], at_s=BRIEF.start_s - 0.1)
+    accounting.poll(GPU, [stays], others=False)
+    assert peaks(stays) == []
+    written += left
     accounting.meet(GPU, [stays])
     accounting.poll(GPU, [stays], others=False)
     assert peaks(stays) == []
