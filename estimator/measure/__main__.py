@@ -28,7 +28,7 @@ from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
 
 NEEDED = ("torch", "torchinfo", "timm", "transformers")
-INSTALL = "pip install 'slurm-coloc[gpu-estimates]'"
+INSTALL = f"pip install {' '.join(NEEDED)}"
 #: where no GPU was asked: the configuration's default
 DRY_CONTEXT_MIB = 1900
 #: bytes of cuBLAS' workspace on Hopper and later, see Stack.blas

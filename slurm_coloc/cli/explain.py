@@ -104,6 +104,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     if answer["slurm_error"]:
         yield "Slurm", f"does not answer: {answer['slurm_error']}"
     yield from _slowdown(answer, run)
+    if slots := answer.get("slots"):
+        yield "Time slots", _slots(slots)
     yield from tries(decision, answer["runs"])
     yield "What next", answer["next"]
 
@@ -127,6 +129,23 @@ def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str
     if own and own[0]["set_s"] is not None:
         given, became, lost = (words(own[0][name]) for name in ("base_s", "set_s", "lost_s"))
         yield "Time limit", f"{given} given, {became} now: {lost} lost by sharing"
+
+
+def _slots(slots: dict[str, Any]) -> str:
+    """Which slot a job is in, when it is to save and leave, and what it has left."""
+    text = f"of {words(slots['length_s'])}, {slots['ended']} ended"
+    if slots["left_s"] is not None:
+        text += f", {render.span(slots['left_s'])} of its time left then"
+    if slots["state"] == "dropped":
+        return f"{text}; no more: it did not leave at a slot's end and runs to its time limit"
+    if slots["signalled_s"] is not None:
+        return f"{text}; SIG{slots['signal']} was sent at {render.moment(slots['signalled_s'])}"
+    if slots["signal_at_s"] is not None:
+        return f"{text}; SIG{slots['signal']} at {render.moment(slots['signal_at_s'])}"
+    if slots["behind_s"] is not None:
+        behind = render.moment(slots["behind_s"])
+        return f"{text}; waits behind others of its priority since {behind}"
+    return text
 
 
 def _observed(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:

@@ -110,6 +110,8 @@ def test_it_waits_behind_its_equals_within_its_time(slotted: Lab) -> None:
     job = lab.job(job_id)
     assert job["Nice"] == "6" and job["TimeLimit"] == "00:03:00"
     assert int(job["Priority"]) < usual or int(job["Priority"]) == 0
+    told = me.explain(job_id)["slots"]
+    assert (told["length_s"], told["ended"]) == (8, 1) and 0 < told["left_s"] < 180, told
     lab.wait(other, "COMPLETED", 60)
     lab.wait(job_id, "RUNNING", 60)
     assert "used" in " ".join(story(me, job_id))

@@ -5,7 +5,7 @@
 #SBATCH --coloc=model.txt
 #SBATCH --coloc-batch-size=8
 #SBATCH --coloc-seq-len=128
-#SBATCH --coloc-optimizer=adamw
+#SBATCH --coloc-optimizer=adamw-fused
 #SBATCH --gpus=1
 #SBATCH --cpus-per-task=2
 #SBATCH --mem=8G

@@ -10,8 +10,8 @@ from slurm_coloc.core.metrics.series import Histogram, Series
 from slurm_coloc.errors import ConfigError
 
 MISSING = (
-    "metrics need prometheus_client: install python3-prometheus-client,"
-    ' or pip install "slurm-coloc[metrics]"'
+    "metrics need prometheus_client: apt install python3-prometheus-client,"
+    " or pip install prometheus-client"
 )
 
 

@@ -126,6 +126,7 @@ EXPLAIN = model(
         "runs": (list_of(EXPLAINED), ...),
         "story": (list_of(EVENT), ...),
         "time_limits": (list[Open], ...),
+        "slots": maybe(Open),
         "live": maybe(Open),
         "slurm_error": maybe(str),
         "now": (Open, ...),

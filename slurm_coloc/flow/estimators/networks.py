@@ -9,7 +9,7 @@ from slurm_coloc.errors import ConfigError
 from slurm_coloc.estimate.api import registry
 from slurm_coloc.estimate.baselines.nets.runner import use
 
-MISSING = "onnxruntime is not installed: pip install 'slurm-coloc[networks]'"
+MISSING = "onnxruntime is not installed: pip install onnxruntime"
 
 
 def provide() -> None:

@@ -15,6 +15,7 @@ from slurm_coloc.core.slurm.binding import binding, binding_text
 from slurm_coloc.core.slurm.gres import called
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.core.slurm.pending import pending_text, resources_may_bind
+from slurm_coloc.core.time.slot import slot_from
 from slurm_coloc.errors import ColocError, SlurmError
 from slurm_coloc.flow.queries import answers
 from slurm_coloc.flow.queries.site import Site
@@ -26,6 +27,9 @@ TELLS_S = 30.0  # the Prolog of a run that has just begun may take so long until
 
 #: fields of each run's time limit that are shown
 STRETCHED = ("restart", "base_s", "set_s", "lost_s", "speed", "others", "times", "state", "note")
+
+#: fields of a job's time slots that are shown
+SLOTTED = ("state", "ended", "used_s", "signalled_s", "behind_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,30 @@ def _stored(store: Store, uid: int | None, message: Answer, private: bool) -> _S
     answer["decision"]["why"] = answers.decided_why(decision.reason, answer["decision"]["detail"])
     limits = store.stretches.of_job(decision.id, found.job_id)
     answer["time_limits"] = [answers.picked(one, *STRETCHED) for one in limits]
+    lost_s = sum(one.lost_s for one in limits if one.restart == run.restart)
+    answer["slots"] = _slots(store, decision, run, lost_s)
     work = [one for one in store.recoveries.open() if one.job_id == found.job_id]
     recovered = store.recoveries.tally(run.job_id, run.decision, run.uid, time.time())[0]
     return _Stored(answer, decision, run, work[0].tres if work else "", recovered)
+
+
+def _slots(store: Store, decision: StoredDecision, run: Run, lost_s: float) -> Answer | None:
+    """The slots of a job that has some, and when its present run gets the signal: None where its
+    time limit ends it. ``lost_s``: what the run lost beside others, which its limit gives back."""
+    row = store.slots.of(decision.id, run.job_id)
+    if decision.slot is None or row is None:
+        return None
+    slot = slot_from(decision.slot)
+    left_s = None if row.total_s is None else row.total_s - row.used_s
+    ends = left_s is not None and left_s + lost_s <= slot.length_s
+    due = run.open and run.start_s is not None and row.state == "open" and not ends
+    return {
+        "length_s": slot.length_s,
+        "signal": slot.signal,
+        "signal_at_s": (run.start_s or 0.0) + slot.length_s - slot.warn_s if due else None,
+        "left_s": left_s,
+        **answers.picked(row, *SLOTTED),
+    }
 
 
 async def explain(site: Site, peer: Peer, message: Answer) -> Answer:

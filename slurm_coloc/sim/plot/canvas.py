@@ -28,8 +28,7 @@ def figure(width: float, height: float) -> "Figure":
         from matplotlib.figure import Figure
     except ImportError:
         raise UsageFault(
-            "--plot needs matplotlib: pip install 'slurm-coloc[plot]', or your distribution's"
-            " python3-matplotlib"
+            "--plot needs matplotlib: apt install python3-matplotlib, or pip install matplotlib"
         ) from None
     return Figure(figsize=(width, height), layout="constrained")
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,29 @@ def test_the_slowdown_of_the_first_seconds_is_not_told(store: Store) -> None:
     close(store, run_row(NAME, 5, start_s=time.time() - 20))
     told = explained(store, time_limits=[limit(lost_s=13.0)])["Slowdown"]
     assert told == "at most 13 s lost beside others"
+
+
+def slotted(**changes: Any) -> dict[str, Any]:
+    return {
+        "length_s": 14400, "signal": "URG", "signal_at_s": None, "left_s": 86400.0,
+        "state": "open", "ended": 2, "used_s": 28800.0, "signalled_s": None, "behind_s": None,
+    } | changes  # fmt: skip
+
+
+def test_time_slots_are_told_with_what_comes_next(store: Store) -> None:
+    store.runs.see(run_row(NAME, 5))
+    assert "Time slots" not in explained(store, slots=None)
+    at_s = datetime(2026, 3, 1, 14, 30).timestamp()
+    told = "of 4 h, 2 ended, 1d00h of its time left then"
+    for changes, next_one in (
+        ({"signal_at_s": at_s}, "; SIGURG at 2026-03-01 14:30:00"),
+        ({"signalled_s": at_s}, "; SIGURG was sent at 2026-03-01 14:30:00"),
+        ({"behind_s": at_s}, "; waits behind others of its priority since 2026-03-01 14:30:00"),
+        ({"state": "dropped", "signalled_s": at_s}, "; no more: it did not leave at a slot's end"),
+        ({}, ""),
+    ):
+        line = explained(store, slots=slotted(**changes))["Time slots"]
+        assert line.startswith(told + next_one) and (next_one or line == told), line
 
 
 def test_the_size_after_the_owner_changed_it(store: Store) -> None:

@@ -56,7 +56,7 @@ def test_a_report(store: Store, uid: int | None) -> None:
 @pytest.mark.parametrize("uid", [None, 1000, 1001])
 def test_what_is_stored_of_explain(store: Store, uid: int | None) -> None:
     found = answers.explained(store, uid, answers.find(store, uid, {"job_id": 7}, private=False))
-    rest: dict[str, Any] = dict.fromkeys(("live", "slurm_error", "binding"))
+    rest: dict[str, Any] = dict.fromkeys(("live", "slurm_error", "binding", "slots"))
     rest |= {"time_limits": [], "now": {}, "setup": "", "next": ""}
     as_documented(["explain", "7"], found | rest)
 

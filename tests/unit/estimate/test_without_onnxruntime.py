@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SUMMARY = str(ROOT / "etc" / "examples" / "resnet50_torchinfo.txt")
-HINT = "pip install 'slurm-coloc[networks]'"
+HINT = "pip install onnxruntime"
 #: what a node must not need, refused by a finder that comes first
 BLOCK = """
 import sys
