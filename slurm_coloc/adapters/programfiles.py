@@ -2,9 +2,11 @@
 """The program's own files outside its Python package: hooks, Lua, units, the SPANK plugin.
 
 A distribution's package brings them. Where slurm-coloc came as a wheel, `coloc init` puts them
-where the package would, and `coloc leave --program` removes them.
+where the package would, and new ones in place of those that another wheel left there; `coloc leave
+--program` removes them.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,6 +22,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 #: in a wheel etc/setup/wheel.py has put them beside the lab; in a checkout they are in their places
 SOURCES = next(path for path in (PACKAGE / "lab" / "sources", PACKAGE.parent) if path.is_dir())
 RECORD = Path("/etc/slurm-coloc/before/program.json")
+#: what the plugin was built from
+BUILT = RECORD.with_name("plugin.sha256")
+HEADER = Path("/usr/include/slurm/slurm_version.h")
 PROGRAM = Path("/usr/bin/coloc")
 LIBEXEC = Path("/usr/libexec/slurm-coloc")
 UNITS = Path("/etc/systemd/system")
@@ -48,33 +53,54 @@ def _wanted(roles: Collection[str]) -> list[tuple[Path, Path, int]]:
 
 
 def missing(roles: Collection[str], plugin_dir: Path) -> list[Path]:
-    """What a host with these roles lacks, wherever it is to come from."""
+    """What a host with these roles lacks, wherever it is to come from, and what `install` once made
+    of another wheel. Raises ConfigError."""
     packaged = Path("/usr/lib/systemd/system")
-    targets = [target for _, target, _ in _wanted(roles)]
-    targets += [plugin_dir / "coloc.so", LIBEXEC / "coloc-ticket", PROGRAM]
-    return [
-        path
-        for path in targets
-        if not path.exists() and not (path.parent == UNITS and (packaged / path.name).exists())
+    ours = set(noted())
+    found = [
+        target
+        for source, target, _ in _wanted(roles)
+        if (target in ours and not _same(source, target))
+        or not (target.exists() or (target.parent == UNITS and (packaged / target.name).exists()))
     ]
+    plugin = [plugin_dir / "coloc.so", LIBEXEC / "coloc-ticket"]
+    stale = ours.issuperset(plugin) and not (BUILT.exists() and BUILT.read_text() == _built_of())
+    found += [path for path in plugin if stale or not path.exists()]
+    return found if PROGRAM.exists() else [*found, PROGRAM]
+
+
+def _same(source: Path, target: Path) -> bool:
+    return target.exists() and source.read_bytes() == target.read_bytes()
+
+
+def _built_of() -> str:
+    """A digest of the plugin's source and of Slurm's release."""
+    texts = sorted((SOURCES / "spank").glob("*.[ch]"))
+    whole = b"".join(path.read_bytes() for path in [*texts, HEADER] if path.exists())
+    return hashlib.sha256(whole).hexdigest()
 
 
 def install(roles: Collection[str], plugin_dir: Path) -> list[Path]:
-    """Put what is missing into its place and note it; the new files. Raises ConfigError."""
+    """Put what is missing or old into its place and note it; the new files. Raises ConfigError."""
     lacking = missing(roles, plugin_dir)
     made: list[Path] = []
     try:
         for source, target, mode in _wanted(roles):
             if target in lacking:
                 target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
-                target.chmod(mode)
+                new = target.with_name(f".{target.name}.new")
+                shutil.copyfile(source, new)
+                new.chmod(mode)
+                new.replace(target)  # a hook or slurmctld may be reading the old one
                 made.append(target)
         if PROGRAM in lacking:
+            PROGRAM.unlink(missing_ok=True)  # it led into an environment that is gone
             PROGRAM.symlink_to(Path(sys.executable).parent / "coloc")
             made.append(PROGRAM)
         if {plugin_dir / "coloc.so", LIBEXEC / "coloc-ticket"} & set(lacking):
             made += _plugin(plugin_dir)
+            BUILT.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            BUILT.write_text(_built_of())
     except OSError as err:
         raise ConfigError(f"{err.filename}: {err.strerror}") from err
     finally:
@@ -127,4 +153,5 @@ def remove() -> list[Path]:
     if LIBEXEC.is_dir() and not any(LIBEXEC.iterdir()):
         LIBEXEC.rmdir()
     RECORD.unlink(missing_ok=True)
+    BUILT.unlink(missing_ok=True)
     return gone

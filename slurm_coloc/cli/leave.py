@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from slurm_coloc.adapters import programfiles
-from slurm_coloc.admin.doctor.network import colocd_on_another_host
+from slurm_coloc.admin.doctor.network import colocd_on_another_host, found_colocd
 from slurm_coloc.admin.leave import Facts, State, run, steps
 from slurm_coloc.admin.leave.plan import Step
 from slurm_coloc.admin.leave.undo import take_back
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
             typer.echo(line, err=True)
 
         # The switch and the queue belong to slurmctld's host; here it is about this host's files.
-        yes = yes and not ((edit or program) and colocd_on_another_host(loaded))
+        yes = yes and not ((edit or program) and colocd_on_another_host(found_colocd(loaded)))
         facts = run(loaded, say, yes=yes)
         while wait and _busy(facts):
             time.sleep(POLL_S)

@@ -39,6 +39,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
         text = str(where) if where.exists() else f"{where} is not there: built-in defaults"
         yield Finding("configuration", Status.OK, text)
         yield from colocd.settings(config)
+    config = network.found_colocd(config)
     here = host.roles_here(dict(os.environ))
     installed = (path or config_path()) == DEFAULT_PATH
     yield from host.checks(config, here, installed=installed)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from slurm_coloc.adapters import slurmconf
 from slurm_coloc.adapters.link.address import is_own, resolve
 from slurm_coloc.adapters.link.munge import Munge, MungeError
 from slurm_coloc.admin.doctor.colocd import ANSWER_S, Answer
@@ -30,6 +31,14 @@ def checks(config: Config, status: Answer, shape: ClusterShape | None) -> Iterat
     yield from _answers(config)
     if config.network.listen and told is not None:
         yield _links(told)
+
+
+def found_colocd(config: Config) -> Config:
+    """``config``, on a host that names no colocd with those by slurm.conf, as the agent has it."""
+    named = config.network.controllers or slurmconf.controllers(os.environ)
+    network = config.network.model_copy(update={"controllers": named})
+    found = config.model_copy(update={"network": network})
+    return found if colocd_on_another_host(found) else config
 
 
 def colocd_on_another_host(config: Config) -> bool:

@@ -3,7 +3,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slurm_coloc.adapters import probe
@@ -46,6 +46,12 @@ async def _read(config: Config) -> Slurm:
     return Slurm(conf, shape, prices, limits, await slurm.node_weights())
 
 
+def _only_observes(config: Config) -> bool:
+    """Whether no job shares by this configuration."""
+    modes = config.mode.default, *(rule.mode for rule in config.mode.rules)
+    return "on" not in modes
+
+
 def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
     """slurm.conf, the shards and the limits."""
     user = slurm_conf.value(slurm.conf, "SlurmUser").split("(")[0]
@@ -57,12 +63,19 @@ def checks(config: Config, slurm: Slurm) -> Iterator[Finding]:
         *slurm_conf.SETTINGS,
         accounting.accounting,
     )
+    shards = any(node.shards for node in slurm.shape.nodes)
     for check in every:
         found = check(slurm.conf)
+        if found.check == slurm_conf.gres_types.check and not shards and _only_observes(config):
+            found = replace(found, status=Status.NA, todo="")
         if found.check == "priority-type" and config.recovery.raise_by != "priority":
             continue
         yield found
-    yield shard_checks.shard_counts(slurm.shape, config.pool.shard_mib)
+    if shards or not _only_observes(config):
+        yield shard_checks.shard_counts(slurm.shape, config.pool.shard_mib)
+    else:
+        text = "no shards, and none needed while everything is observed: coloc init --share"
+        yield Finding("shard-counts", Status.NA, text)
     lines = probe.plugstack(Path(slurm_conf.value(slurm.conf, "SLURM_CONF")))
     yield shard_checks.shard_types(slurm.conf, lines)
     shared = {part for node in slurm.shape.nodes if node.shards for part in node.partitions}

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from slurm_coloc.adapters import probe
 from slurm_coloc.adapters.slurm.commands.parse import parse_config
+from slurm_coloc.admin.doctor import slurm as doctor_slurm
 from slurm_coloc.admin.rules import accounting, releases, shard_checks, slurm_conf
 from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.admin.rules.limit_plan import plan
+from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape, PartitionShape
 from slurm_coloc.core.slurm.qos_limits import LimitOwner, SiteLimits
 
@@ -128,6 +131,20 @@ def test_shard_counts(
 ) -> None:
     node = NodeShape("n1", ("main",), (), gpu_type, gpus, shards)
     assert shard_checks.shard_counts(_shape(node), shard_mib).status is status
+
+
+@pytest.mark.parametrize(("mode", "status"), [("observe", Status.NA), ("on", Status.FAIL)])
+def test_who_only_observes_needs_no_shards(
+    mode: str, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`coloc doctor` after the first step of the guide, when nothing is amiss."""
+    monkeypatch.setattr(probe, "plugstack", lambda conf: [])
+    node = NodeShape("n1", ("main",), (), "a100", 2, 0)
+    conf = {"GresTypes": "gpu", "SLURM_CONF": "/none"}
+    slurm = doctor_slurm.Slurm(conf, _shape(node), {}, "no slurmdbd", ())
+    config = Config.model_validate({"mode": {"default": mode}})
+    found = {one.check: one.status for one in doctor_slurm.checks(config, slurm)}
+    assert (found["gres-types"], found["shard-counts"]) == (status, status)
 
 
 TWO_CONTROLLERS = {"SlurmctldHost[0]": "ctl1", "SlurmctldHost[1]": "ctl2"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters import probe
-from slurm_coloc.admin.doctor import gpus
+from slurm_coloc.admin.doctor import gpus, network
 from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
@@ -128,3 +128,16 @@ def test_rules_for_single_gpus() -> None:
     fine = Config.model_validate({"sharing": {"rules": rules[:1]}})
     assert next(iter(gpus.sharing(fine, shape))).status is Status.OK
     assert list(gpus.sharing(Config(), shape)) == []
+
+
+@pytest.mark.parametrize(("host", "elsewhere"), [("ctl1(192.0.2.7)", True), ("localhost", False)])
+def test_a_node_without_a_configuration_finds_colocd_by_slurm_conf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, elsewhere: bool
+) -> None:
+    """As its agent does: it is not asked for a colocd of its own."""
+    (tmp_path / "slurm.conf").write_text(f"SlurmctldHost={host}\n")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    config = Config.model_validate({"daemon": {"socket": str(tmp_path / "none.sock")}})
+    found = network.found_colocd(config)
+    assert network.colocd_on_another_host(found) == elsewhere
+    assert found.network.controllers == (("192.0.2.7:6824",) if elsewhere else ())
