@@ -10,8 +10,8 @@ from slurm_coloc.admin.init.plan import SITE_FILES
 from slurm_coloc.admin.leave.plan import Facts, State, steps
 from slurm_coloc.errors import UsageFault
 
-#: files that say which shards there are
-SHARDS = ("slurm.conf", "gres.conf")
+#: files that say which shards there are, and one without which a share has no end on its node
+SHARDS = ("slurm.conf", "gres.conf", "plugstack.conf")
 
 
 def take_back(named: Collection[str], facts: Facts) -> Iterator[tuple[bool, str]]:

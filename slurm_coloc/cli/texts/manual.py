@@ -24,7 +24,7 @@ coloc \\- GPU sharing for deep\\-learning training on Slurm
 A training job submitted with
 .B sbatch \\-\\-coloc=SUMMARY
 gets as many shards of one GPU as its model needs by estimate; a job that ran out of GPU memory
-comes back on a whole GPU.
+comes back with more memory, then on a whole GPU.
 .B coloc
 is the program behind it: for users (jobs, gpus, explain, history, estimate, summarize), for admins
 (doctor, config, serve) and for trying it out (lab).

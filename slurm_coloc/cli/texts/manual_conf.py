@@ -31,7 +31,8 @@ prints the values in force,
 .B coloc config show \\-\\-sample
 a file to start from. colocd reads it again with
 .BR "systemctl reload slurm\\-coloc" ;
-listen in [network] needs a restart. The environment variable COLOC_CONFIG names another file.
+[network], the addresses and files of [metrics] and most of [daemon] need a restart.
+The environment variable COLOC_CONFIG names another file.
 .PP
 version = 1 is the version of the file's layout.
 """

@@ -138,14 +138,15 @@ def test_a_file_that_init_made_goes(tmp_path: Path) -> None:
     assert not stack.exists()
 
 
-def test_not_before_its_turn(tmp_path: Path) -> None:
-    conf = tmp_path / "slurm.conf"
+@pytest.mark.parametrize("name", ["slurm.conf", "plugstack.conf"])
+def test_not_before_its_turn(tmp_path: Path, name: str) -> None:
+    conf = tmp_path / name
     conf.write_text(OLD)
-    init.apply([step(conf)], ["slurm.conf"])
+    init.apply([step(conf)], [name])
     busy = Facts(
         off=False, off_file="/x", work=0, shares=Shares(), shape=SHAPE, in_force=("78 shards",)
     )
-    ((done, said),) = undo.take_back(["slurm.conf"], busy)
+    ((done, said),) = undo.take_back([name], busy)
     assert not done and "first the steps before" in said
     assert conf.read_text() == apply(OLD, EDITS)
 
