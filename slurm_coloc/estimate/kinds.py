@@ -84,6 +84,11 @@ def role(kind: str) -> Role:
 
 
 @lru_cache(maxsize=4096)
+def composed(kind: str) -> bool:
+    """Whether a class is known by a part of its name alone."""
+    return kind.lower().replace("_", "") not in _EXACT
+
+
 @lru_cache(maxsize=4096)
 def is_attention(kind: str) -> bool:
     """Self- or cross-attention over tokens (not the channel attention of squeeze-excitation)."""

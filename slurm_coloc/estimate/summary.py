@@ -9,10 +9,13 @@ import re
 from dataclasses import dataclass, field
 
 from slurm_coloc.estimate.block.traced import Traced
-from slurm_coloc.estimate.kinds import Role, is_attention, role
+from slurm_coloc.estimate.kinds import Role, composed, is_attention, role
 from slurm_coloc.estimate.lexing import Shape, bounded, product
 
 NOT_KNOWN = -1
+
+#: what has no weights, or one for each channel
+WEIGHTLESS = {Role.ACT_IN, Role.ACT_OUT, Role.POOL, Role.MAXPOOL, Role.DROPOUT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,15 @@ class Layer:
     role: Role = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "role", role(self.kind))
+        found = role(self.kind)
+        if found in WEIGHTLESS and self._holds_layers():
+            found = Role.BLOCK
+        object.__setattr__(self, "role", found)
+
+    def _holds_layers(self) -> bool:
+        """Whether a row is named after its last step but has the weights of others: ConvBNReLU."""
+        most = max((size for shape in self.outputs for size in shape), default=None)
+        return self.leaf and most is not None and self.parameters > 2 * most and composed(self.kind)
 
     @property
     def output_elements(self) -> int:

@@ -85,6 +85,8 @@ def _notes(recording: Traced, options: TrainingOptions) -> tuple[str, ...]:
         notes += (f"gradients are accumulated over {recording.accumulate} batches",)
     if options.checkpointed:
         notes += ("the step is as it was recorded: record it with checkpointing on",)
+    if options.shape or (options.seq_len and not recording.seq_len):
+        notes += ("the input's size is as it was recorded, whatever the options say",)
     return notes
 
 
