@@ -106,6 +106,12 @@ class Runs(Table[Run]):
         """All runs of a job id, of all decisions (ids start again after ``slurmctld -c``)."""
         return self._where("job_id = ? ORDER BY rowid", job_id)
 
+    def begun(self, job_id: int, at_s: float) -> Run | None:
+        """The newest run of a job id that had begun at ``at_s``; else one whose start is unknown."""
+        known = "job_id = ? AND (start_s <= ? OR start_s IS NULL)"
+        found = self._where(f"{known} ORDER BY start_s IS NULL, rowid DESC LIMIT 1", job_id, at_s)
+        return found[0] if found else None
+
     def of_task(self, array_job_id: int, task: int) -> list[Run]:
         """All runs of an array's task."""
         return self._where("array_job_id = ? AND array_task = ? ORDER BY rowid", array_job_id, task)

@@ -53,11 +53,10 @@ class Overruns:
             self._noted[node] = now
 
     def _note(self, node: str, one: OverrunNow, is_new: bool) -> None:
-        run = next(
-            (run for run in self._store.runs.of_job(one.job_id) if run.restart == one.restart), None
-        )
-        if run is None or run.outcome:
+        runs = [run for run in self._store.runs.of_job(one.job_id) if run.restart == one.restart]
+        if not runs or runs[-1].outcome:  # the newest: ids may have started again
             return
+        run = runs[-1]
         changes = []
         if is_new:
             changes.append(Change("begun", one.since_s, one.held_mib, one.promised_mib))

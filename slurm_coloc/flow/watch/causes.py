@@ -51,6 +51,8 @@ AT_ONCE = 500  # job ids in one question: it is a command line
 BY_TELEMETRY = "telemetry"
 #: faults of runs on one GPU within so many seconds have one cause
 TOGETHER_S = 20.0
+#: a job may live so long with a GPU that failed: torchrun lets the other ranks end for 30 s
+BROKEN_S = 120.0
 #: kind of the event of a job that its agent sees above its share, and for how long one counts
 OVERRUN, OVERRUN_S = "overrun", 600.0
 #: kinds of an Epilog's evidence of a fault (core/recover/faults)
@@ -160,7 +162,9 @@ def blamed(
         return None
     samples = [last for one in uses if (last := one.get("last"))]
     last = max(samples, key=lambda one: one["held_mib"], default=None)
-    others = [one["job_id"] for one in last.get("neighbours", ())] if last else []
+    beside = last.get("neighbours", ()) if last else ()
+    met = [store.runs.begun(one["job_id"], run.end_s) for one in beside]
+    others = [one for one in met if one is not None]
     snapshot = OomSnapshot(
         share_mib=run.share_mib,
         fenced=_fenced(body) and bool(run.share_mib),
@@ -186,36 +190,41 @@ def overrun_of(body: Report | None) -> str:
     return ended_for_overrun(body.used.get("events", ()), body.ended_s or 0.0)
 
 
-def _promised_to(store: Store, job_ids: list[int]) -> dict[int, int]:
-    """The memory promised to other jobs' newest runs (MiB), by job id; only known shares."""
+def _promised_to(store: Store, runs: list[Run]) -> dict[int, int]:
+    """The memory promised to other jobs' runs (MiB), by job id; only known shares."""
     found: dict[int, int] = {}
-    for job_id in job_ids:
-        runs = store.runs.of_job(job_id)
-        decision = store.decisions.of(runs[-1].decision) if runs else None
-        mib = promised_mib(runs[-1].tres, decision) if decision else 0
+    for run in runs:
+        decision = store.decisions.of(run.decision)
+        mib = promised_mib(run.tres, decision) if decision else 0
         if mib:
-            found[job_id] = mib
+            found[run.job_id] = mib
     return found
 
 
-def _overran(store: Store, job_ids: list[int], end_s: float) -> frozenset[int]:
+def _overran(store: Store, runs: list[Run], end_s: float) -> frozenset[int]:
     """The jobs of which an agent said shortly before ``end_s`` that they hold more than their
     share."""
     return frozenset(
-        job_id
-        for job_id in job_ids
-        if (runs := store.runs.of_job(job_id))
-        and any(
+        run.job_id
+        for run in runs
+        if any(
             event.kind == OVERRUN and -OVERRUN_S <= event.at_s - end_s <= TOGETHER_S
-            for event in store.events(runs[-1].decision, job_id)
+            for event in store.events(run.decision, run.job_id)
         )
     )
 
 
 def _last_events(run: EndedRun, uses: list[Use]) -> list[GpuEvent]:
-    """The agents' events shortly before the run ended, on any of its nodes."""
+    """The agents' events shortly before the run ended, or last held memory, on any of its nodes."""
     events = [event for one in uses for event in one.get("events", ())]
-    return [one for one in events if abs(run.end_s - one["at_s"]) <= TOGETHER_S]
+    ends = [run.end_s, *(last["at_s"] for one in uses if (last := one.get("last")))]
+
+    def near(event: GpuEvent) -> bool:
+        before_s = run.end_s - event["at_s"]
+        failed = event["kind"] in BROKEN and breaks(event["text"]) and 0 <= before_s <= BROKEN_S
+        return bool(failed) or any(abs(end_s - event["at_s"]) <= TOGETHER_S for end_s in ends)
+
+    return list(filter(near, events))
 
 
 def _mps_fault(

@@ -10,11 +10,10 @@ from slurm_coloc.core.recover.outcome import Culprit
 def name(store: Store, victim: EndedRun, found: Culprit, now_s: float) -> None:
     """Keep who ended ``victim``, and tell its owner; within the transaction that closes the run.
     Counted once, however often it is called."""
-    runs = store.runs.of_job(found.job_id)
-    decision = store.decisions.of(runs[-1].decision) if runs else None
-    if decision is None:
+    run = store.runs.begun(found.job_id, victim.end_s)
+    decision = store.decisions.of(run.decision) if run else None
+    if run is None or decision is None:
         return
-    run = runs[-1]
     named = NamedCulprit(
         *run.key,
         uid=run.uid,

@@ -101,8 +101,9 @@ class Recorder:
 
     def late(self, job_id: int) -> None:
         """Add the use of a late report to its closed run: another node reported first."""
-        for run in self._store.runs.of_job(job_id):
-            if run.open:
+        runs = self._store.runs.of_job(job_id)
+        for run in runs:
+            if run.open or run.decision != runs[-1].decision:  # ids started again: another job
                 continue
             uses = self._store.reports.uses(run, _since_s(run))
             if len(uses) > len(run.used or ()):
@@ -123,7 +124,8 @@ class Recorder:
             outcome = Outcome.IDLE
         evidence = report.evidence
         share_mib = promised_mib(run.tres, decision)
-        over = ended(run, view, (view.end_s if view else None) or now, share_mib)
+        end_s = (view.end_s if view else None) or report.ended_s or now
+        over = ended(run, view, end_s, share_mib)
         uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
         peak = own_peak(self._store, over, decision, report, uses) if began else None

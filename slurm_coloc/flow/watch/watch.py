@@ -28,9 +28,8 @@ log = structlog.get_logger()
 # (a limit, another plugin) never becomes one.
 ABANDON_AFTER_S = 600.0
 # Seconds to wait for the report of a FAILED job: the node may be slow, or the report is spooled.
-REPORT_GRACE_S = 60.0
-# After colocd is back: agents find it within seconds, or try again after a minute.
-RETURN_GRACE_S = 120.0
+# And after colocd is back: agents find it within seconds, or try again after a minute.
+REPORT_GRACE_S, RETURN_GRACE_S = 60.0, 120.0
 REPORTS_KEPT_S = 7 * 86400.0
 # A user's requests cause at most one check in this time (s); so many users are remembered.
 FRESH_S = 1.0
@@ -275,9 +274,9 @@ class Watcher:
     def _settle(self, run: Run, view: JobView | None, cause: Outcome) -> None:
         """Close a run that has ended. ``cause``: why Slurm shows a later run, if it does."""
         report = self._recorder.report_on(run)
-        if view is None or not same_job(run, view):
-            # slurmctld forgot it (MinJobAge), or started its ids again.
-            self._recorder.end(run, Outcome.GONE, None, report)
+        if view is None or not same_job(run, view):  # MinJobAge is over, or ids began again
+            if report is not None or not self._awaits(run, 0.0):
+                self._recorder.end(run, Outcome.GONE, None, report)
         elif view.restarts < run.restart:
             return  # older than the run
         elif view.restarts > run.restart:
@@ -288,13 +287,14 @@ class Watcher:
             why = Outcome.PUT_BACK if ours and ours.state in ("open", "done") else cause
             self._recorder.end(run, Outcome.OOM_GPU if ran_out(report) else why, None, report)
         elif view.ended or out_of_memory(view, report) or leaves(view, report):
-            if view.state == "FAILED" and report is None and self._may_come(view.end_s or 0.0):
+            if report is None and self._awaits(run, view.end_s or 0.0, view.state == "FAILED"):
                 return
             self._recorder.end(run, judge_ended(view, report), view, report)
 
-    def _may_come(self, end_s: float) -> bool:
-        """Whether the report on a run that ended then may still be under way. Nodes deliver what
-        they kept while colocd was away some time after it is back."""
+    def _awaits(self, run: Run, end_s: float, failed: bool = False) -> bool:
+        """Whether a run's report may still come: nodes deliver what they kept while colocd was
+        away. One that told nothing of the start may have nothing to tell of the end."""
         now = time.time()
-        away = end_s < self._since_s
-        return now - end_s < REPORT_GRACE_S or (away and now - self._since_s < RETURN_GRACE_S)
+        away = end_s < self._since_s and now - self._since_s < RETURN_GRACE_S
+        fresh = failed and now - end_s < REPORT_GRACE_S
+        return fresh or (away and (failed or run.gpu_uuids is not None))

@@ -4,17 +4,17 @@
 Real preemptions and node failures are in tests/cluster; five hundred at a time are not."""
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from slurm_coloc.adapters.slurm import SlurmClient
-from slurm_coloc.core.records.runs import Run
+from slurm_coloc.core.records.runs import EndedRun, Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import EndedJob, JobView
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.watch.causes import Causes
+from slurm_coloc.flow.watch.causes import Causes, _last_events
 
 SHAPE = ClusterShape(
     "c",
@@ -92,3 +92,23 @@ def test_a_run_that_goes_on_asks_nothing() -> None:
     found = Causes(cast(SlurmClient, slurm), [7])
     assert asyncio.run(found.of(run(7), JobView(7, "RUNNING"))) is Outcome.REQUEUED
     assert not slurm.asked
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "ago_s", "gone_s", "near"),
+    [
+        ("Xid 79: GPU has fallen off the bus", "xid", 35, 0, True),  # torchrun ends the others
+        ("Xid 79: GPU has fallen off the bus", "xid", 500, 0, False),
+        ("no SM activity", "idle", 35, 0, False),
+        ("the server failed", "mps-fault", 300, 295, True),  # files are copied after the training
+    ],
+)
+def test_what_ended_a_run_may_be_older_than_its_end(
+    text: str, kind: str, ago_s: float, gone_s: float, near: bool
+) -> None:
+    end_s = 10_000.0
+    ended = EndedRun(decision="x", job_id=7, restart=0, uid=1, state="FAILED", end_s=end_s,
+                     share_mib=0)  # fmt: skip
+    use: Any = {"events": [{"at_s": end_s - ago_s, "kind": kind, "text": text}],
+                "last": {"at_s": end_s - gone_s}}  # fmt: skip
+    assert bool(_last_events(ended, [use])) == near

@@ -154,6 +154,19 @@ def test_a_neighbour_that_its_agent_saw_overrun(store: Store) -> None:
     assert store.runs.of_job(7)[1].blame == "neighbour"
 
 
+def test_the_culprit_is_the_run_that_was_there(store: Store) -> None:
+    """Ben's job ran out as well, and has a whole GPU elsewhere before ada's has ended."""
+    now = time.time()
+    [ben] = store.runs.of_job(9)
+    store.runs.change(ben, start_s=now - 60)
+    store.runs.close(ben, outcome="oom-gpu", end_s=now - 1)
+    store.runs.see(run_row(decision=BENS, job_id=9, restart=1, uid=BEN, tres="gres/gpu:1",
+                           start_s=now + 5))  # fmt: skip
+    end_ada(store, used(j9=35533))
+    assert store.runs.of_job(7)[0].blame == "neighbour"
+    assert [store.culprits.victims_of(run) for run in store.runs.of_job(9)] == [1, 0]
+
+
 def test_a_culprits_model_does_not_share_for_a_while_where_the_site_wants_that(
     store: Store,
 ) -> None:

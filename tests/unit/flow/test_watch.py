@@ -16,9 +16,10 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
+from slurm_coloc.flow.nodes import epilog
 from slurm_coloc.flow.watch.record import Recorder
 from slurm_coloc.flow.watch.watch import Watcher
-from tests.unit.flow.test_store import decision
+from tests.unit.flow.test_store import decision, report, run_row
 
 
 class Slow:
@@ -117,3 +118,45 @@ def test_a_report_that_was_kept_while_colocd_was_away_is_waited_for(tmp_path: Pa
     watcher._since_s -= 600
     asyncio.run(watcher.reconcile())
     assert [run.outcome for run in store.runs.of_job(7)] == [Outcome.FAILED]
+
+
+@pytest.mark.parametrize(("told", "opens"), [(("GPU-1",), [True]), (None, [])])
+@pytest.mark.parametrize("state", ["COMPLETED", "TIMEOUT", None])
+def test_so_is_that_of_one_that_ended_well_or_is_forgotten(
+    tmp_path: Path, state: str | None, told: tuple[str, ...] | None, opens: list[bool]
+) -> None:
+    """Else its peak is never learned. A node that told nothing at the start is not waited for."""
+    ended = [replace(RUNNING, state=state, end_s=time.time() - 120)] if state else []
+    watcher, store = watching(tmp_path, *ended)
+    [run] = store.runs.of_job(7)
+    store.runs.change(run, gpu_uuids=told)
+    asyncio.run(watcher.reconcile())
+    assert [run.open for run in store.runs.of_job(7) if run.open] == opens
+    watcher._since_s -= 600
+    asyncio.run(watcher.reconcile())
+    assert [run.open for run in store.runs.of_job(7)] == [False]
+
+
+def test_a_run_that_was_not_seen_to_end_ended_when_its_node_said(tmp_path: Path) -> None:
+    """Else it is of all the time that colocd was away, and beside jobs that it never met."""
+    watcher, store = watching(tmp_path)
+    ended_s = time.time() - 40_000
+    epilog.take(store, report(ended_s=ended_s, evidence=None))
+    asyncio.run(watcher.reconcile())
+    [run] = store.runs.of_job(7)
+    assert (run.outcome, run.end_s) == (Outcome.GONE, ended_s)
+
+
+def test_a_report_is_not_of_an_older_job_with_this_id(tmp_path: Path) -> None:
+    """Ids start again after `slurmctld -c`."""
+    watcher, store = watching(tmp_path, RUNNING)
+    [old] = store.runs.of_job(7)
+    store.runs.close(old, outcome="cancelled", end_s=time.time() - 9000)
+    store.decisions.add(decision(id="ba9876543210"))
+    store.runs.see(run_row(decision="ba9876543210", start_s=time.time() - 60))
+    use = {"v": 1, "job_id": 7, "restart": 0, "since_s": 1.0, "until_s": 2.0, "samples": 2,
+           "complete": True, "gpus": [{"uuid": "GPU-1", "peak_mib": 5}]}  # fmt: skip
+    epilog.take(store, report(evidence=None, used=use, ended_s=time.time()))
+    watcher._recorder.late(7)
+    assert [run.used for run in store.runs.of_job(7)] == [None, None]
+    assert watcher._recorder.report_on(store.runs.of_job(7)[1]) is not None
