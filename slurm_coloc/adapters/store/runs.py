@@ -107,7 +107,7 @@ class Runs(Table[Run]):
         return self._where("job_id = ? ORDER BY rowid", job_id)
 
     def begun(self, job_id: int, at_s: float) -> Run | None:
-        """The newest run of a job id that had begun at ``at_s``; else one whose start is unknown."""
+        """The newest run of a job id that had begun at ``at_s``, else one of an unknown start."""
         known = "job_id = ? AND (start_s <= ? OR start_s IS NULL)"
         found = self._where(f"{known} ORDER BY start_s IS NULL, rowid DESC LIMIT 1", job_id, at_s)
         return found[0] if found else None
@@ -188,13 +188,16 @@ class Runs(Table[Run]):
         """Drop what ran out of memory last before ``before_s``."""
         self._write("DELETE FROM ran_out WHERE at_s < ?", before_s)
 
-    def completed_peaks_mib(self, decision: str, min_s: float = 0.0) -> list[int]:
-        """Measured peaks of a decision's completed runs that lasted at least ``min_s``, in the
-        order of their ends."""
+    def completed_peaks_mib(self, decision: str, min_s: float | None = None) -> list[int]:
+        """Measured peaks of a decision's completed runs, in the order of their ends. With ``min_s``
+        of those that lasted at least so long and of whose memory nothing was missed."""
+        every = """NOT EXISTS (SELECT 1 FROM json_each(coalesce(used, '[]'))
+                               WHERE json_extract(value, '$.complete') = 0)"""
         return self._values(
-            """SELECT peak_mib FROM runs WHERE decision = ? AND outcome = 'completed'
-               AND peak_mib IS NOT NULL AND coalesce(end_s - start_s, 0) >= ? ORDER BY end_s""",
-            *(decision, min_s),
+            f"""SELECT peak_mib FROM runs WHERE decision = ? AND outcome = 'completed'
+               AND peak_mib IS NOT NULL AND coalesce(end_s - start_s, 0) >= ?
+               AND {"1" if min_s is None else every} ORDER BY end_s""",
+            *(decision, min_s or 0.0),
         )
 
     def alone_s(self, run: Run, fingerprint: str | None, options: str | None) -> list[float]:

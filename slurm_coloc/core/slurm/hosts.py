@@ -2,6 +2,7 @@
 """Names of hosts as Slurm and the configuration write them: node lists, host:port."""
 
 import re
+from math import prod
 
 DEFAULT_PORT = 6824  # beside slurmctld's 6817, slurmd's 6818, slurmdbd's 6819, slurmrestd's 6820
 
@@ -26,6 +27,18 @@ def in_nodes(nodes: str, name: str) -> bool:
     """Whether a node list (``n1,gpu[01-08,12]x[1-2]``) contains ``name``. The list is not expanded:
     it may stand for a hundred thousand names."""
     return any(_fits(item, name) for item in re.split(r",(?![^\[]*\])", nodes) if item)
+
+
+def count_nodes(nodes: str) -> int:
+    """How many names a node list stands for."""
+
+    def size(part: str) -> int:
+        first, dash, last = part.partition("-")
+        return int(last) - int(first) + 1 if dash else 1
+
+    items = [item for item in re.split(r",(?![^\[]*\])", nodes) if item]
+    ranges = [re.findall(r"\[([0-9,-]*)\]", item) for item in items]
+    return sum(prod(sum(map(size, one.split(","))) for one in each) for each in ranges)
 
 
 def _fits(item: str, name: str) -> bool:

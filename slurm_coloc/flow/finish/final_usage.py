@@ -54,7 +54,9 @@ def used(
         return None
     finally:
         if unseen:
-            _leave_trace(run_dir, unseen, ended_s)
+            unseen.gap_s = max(unseen.gap_s, ended_s - unseen.began_s)
+        if unseen or ended_s - float(record["until_s"]) > BEHIND_S:
+            _leave_trace(run_dir, unseen.record() if unseen else record, ended_s)
     return small(found)
 
 
@@ -71,11 +73,11 @@ def _unseen(run_dir: Path, state: Mapping[str, Any], job: tuple[int, int, float]
     return run
 
 
-def _leave_trace(run_dir: Path, run: RunUse, ended_s: float) -> None:
-    """Tell the Epilogs of its neighbours that a run was here which the agent never saw."""
-    run.until_s, run.gap_s = ended_s, max(run.gap_s, ended_s - run.began_s)
+def _leave_trace(run_dir: Path, record: Plain, ended_s: float) -> None:
+    """Tell the agent, and the Epilogs of its neighbours, how long a run was here that the agent did
+    not see, or not to its end."""
     with contextlib.suppress(ColocError, OSError):
-        records.write(run_dir, run.record())
+        records.write(run_dir, record | {"until_s": ended_s})
 
 
 class Others:

@@ -29,6 +29,7 @@ from slurm_coloc.core.records.runs import (
     shared,
 )
 from slurm_coloc.core.recover.outcome import Outcome
+from slurm_coloc.core.slurm.hosts import count_nodes
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.flow.submit.message import Submission
 
@@ -192,7 +193,9 @@ def own_peak(
     meanwhile: they are this run's where it had the GPU whole, or where nothing else was there.
     """
     if found := usage.own_peak(uses, run.start_s, run.end_s):
-        return found
+        # A node that said nothing may have held more.
+        every = len(uses) >= count_nodes(run.node or "")
+        return replace(found, whole=found.whole and every)
     peak, start_s = body.peak_mib, run.start_s
     if not peak:
         return None

@@ -49,6 +49,16 @@ def test_a_neighbour_that_no_sample_met_leaves_a_trace(tmp_path: Path) -> None:
     assert left["until_s"] == pytest.approx(NOW_S, abs=0.01) and not left["complete"]
 
 
+def test_so_does_one_whose_agent_was_away_at_its_end(tmp_path: Path) -> None:
+    began_s = NOW_S - 600
+    record = RunUse(8, 0, began_s).record()
+    records.write(tmp_path, {**record, "gpus": [{"uuid": GPU}], "until_s": NOW_S - 300})
+    state = {"job_id": 8, "restart": 0, "started_s": began_s}
+    assert Others(tmp_path, 7).job_of(GPU, BRIEF) == 7
+    used(tmp_path, state, {GPU: [BRIEF]}, NOW_S, [])
+    assert Others(tmp_path, 7).job_of(GPU, BRIEF) is None
+
+
 @pytest.mark.parametrize("accounting", [True, False])
 def test_a_run_that_no_sample_met_has_what_the_driver_knows(
     tmp_path: Path, accounting: bool

@@ -20,6 +20,7 @@ from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import ConfigError
 from slurm_coloc.flow.nodes import epilog
+from slurm_coloc.flow.submit import history
 from slurm_coloc.flow.watch.record import Recorder
 
 DECISION = "0123456789ab"
@@ -172,6 +173,23 @@ def test_what_runs_out_on_a_whole_gpu_does_not_fit(store: Store) -> None:
 def test_an_old_report_of_a_recycled_job_id_is_not_used(store: Store) -> None:
     epilog.take(store, report(ended_s=time.time() - 86400))
     assert Recorder(Config(), store).report_on(store.runs.open()[0]) is None
+
+
+def test_a_peak_that_may_be_too_low_makes_no_share_smaller(store: Store) -> None:
+    """The agent was away while the tasks grew; a larger share they may still bring."""
+    [run] = store.runs.open()
+    use: Any = {"complete": False, "gpus": []}
+    store.runs.close(run, outcome="completed", end_s=time.time(), peak_mib=2000, used=[use])
+    assert store.runs.completed_peaks_mib(DECISION) == [2000]
+    assert store.runs.completed_peaks_mib(DECISION, 0.0) == []
+
+
+@pytest.mark.parametrize(("node", "whole"), [("n1", True), ("n[1-2]", False)])
+def test_a_node_that_said_nothing_may_have_held_more(store: Store, node: str, whole: bool) -> None:
+    use: Any = {"node": "n1", "since_s": 100.0, "complete": True, "gpus": [{"peak_mib": 2400}]}
+    run = history.ended(replace(run_row(), node=node, start_s=100.0), None, 700.0, 12 * 1024)
+    found = history.own_peak(store, run, decision(), Report(), [use])
+    assert found is not None and (found.peak_mib, found.whole) == (2400, whole)
 
 
 def test_spool_is_drained_and_bad_files_are_set_aside(store: Store, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slurm_coloc.adapters.link import frames
 from slurm_coloc.adapters.link.address import is_own, plain
-from slurm_coloc.core.slurm.hosts import address, in_nodes
+from slurm_coloc.core.slurm.hosts import address, count_nodes, in_nodes
 
 # A busy machine is no fault of the code.
 CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -162,3 +162,11 @@ def test_ip_addresses_in_one_spelling() -> None:
     assert plain("fe80::1%eth0") == "fe80::1"
     assert plain("n1") == ""
     assert is_own("127.0.0.1") and not is_own("192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count"),
+    [("", 0), ("n1", 1), ("n1,n2", 2), ("gpu[01-08,12]", 9), ("n1,gpu[1-2]x[1-3]", 7)],
+)
+def test_how_many_nodes_a_list_has(nodes: str, count: int) -> None:
+    assert count_nodes(nodes) == count

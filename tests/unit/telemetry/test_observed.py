@@ -191,3 +191,10 @@ def test_a_job_on_two_nodes_and_an_id_that_came_again() -> None:
     first, second = past_of([later, *both]).jobs
     assert (first.gpus, first.peak_mib, first.id) == (3, 12000, "7")
     assert (second.id, second.submit_s, second.run_s) == ("7.1", 8000.0, 110.0)
+
+
+def test_a_job_that_its_agent_met_twice_is_one_run() -> None:
+    """The agent was restarted, or the job held no GPU memory for some minutes."""
+    later = row(7, since_s=1900.0, until_s=2500.0, gpus=2, peak_mib=12000)
+    [whole] = past_of([row(7), later]).jobs
+    assert (whole.start_s, whole.run_s, whole.gpus, whole.peak_mib) == (990.0, 1510.0, 2, 12000)
