@@ -13,7 +13,8 @@ PACKAGE = ROOT / "slurm_coloc"
 #: folders by who is told
 EXPLAIN = ("flow/queries", "flow/place", "flow/watch", "flow/recover", "flow/nodes", "flow/time",
            "flow/submit", "flow/cluster", "core/decide", "core/recover", "core/place",
-           "core/time", "core/slurm", "cli/explain.py", "cli/report/__init__.py")  # fmt: skip
+           "core/time", "core/slurm", "cli/explain.py", "cli/report/__init__.py",
+           "cli/report/picture.py")  # fmt: skip
 DOCTOR = ("admin/rules", "admin/doctor")
 SHORTEST = 12
 

@@ -106,4 +106,4 @@ def register(app: typer.Typer) -> None:
             empty = NOTHING.format("such " if chosen else "", " of yours" if os.geteuid() else "")
             show_listing(COLUMNS, sorted(runs, key=order_of), empty)
 
-        repeated(watch, show)
+        repeated(watch, show, as_json)

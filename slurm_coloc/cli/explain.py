@@ -37,6 +37,8 @@ def register(app: typer.Typer) -> None:
         Ends with 1 where there is no --coloc job of that number that you may see.
         """
         if code is not None:
+            if job_id is not None or as_json:
+                raise typer.BadParameter("--code has no --json and no JOBID")
             _explain_code(code)
             return
         if job_id is None:

@@ -66,4 +66,4 @@ def register(app: typer.Typer) -> None:
                 return
             show_listing(COLUMNS, answer["gpus"], NOTHING)
 
-        repeated(watch, show)
+        repeated(watch, show, as_json)

@@ -67,4 +67,4 @@ def register(app: typer.Typer) -> None:
                 print("observe mode: submitted unchanged, and what it would have been")
                 show_listing(OBSERVED, observed, "")
 
-        repeated(watch, show)
+        repeated(watch, show, as_json)

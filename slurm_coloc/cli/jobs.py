@@ -10,7 +10,7 @@ import typer
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.listing import Column, show_listing
-from slurm_coloc.cli.names import names_of
+from slurm_coloc.cli.names import MOST, names_of
 from slurm_coloc.cli.options import AsJson, Watch, repeated
 from slurm_coloc.cli.tries import came_by, ended, overran
 from slurm_coloc.config import load_config
@@ -71,7 +71,7 @@ COLUMNS = (
     Column("LEFT", render.left, right=True, rank=2),
     Column("WHY", why_of, least=12),
 )
-NOTHING = "no --coloc job {}waits or runs: coloc history has those that ended"
+MORE = f"coloc: the newest {{}} are shown: -n COUNT shows up to {MOST}, -j LIST those that it names"
 
 
 def order_of(run: render.Row) -> tuple[int, int, int]:
@@ -97,7 +97,7 @@ def register(app: typer.Typer) -> None:
         names: str | None = typer.Option(
             None, "--jobs", "-j", metavar="LIST", help="These alone: 9, 9_2, 9_[1-3], with commas."
         ),
-        limit: int = typer.Option(200, "--limit", "-n", min=1, max=1000, help="At most so many."),
+        limit: int = typer.Option(200, "--limit", "-n", min=1, max=MOST, help="At most so many."),
         watch: Watch = None,
         as_json: AsJson = False,
     ) -> None:
@@ -112,23 +112,42 @@ def register(app: typer.Typer) -> None:
         squeue shows, and nothing of their logs or models. LEFT: as coloc eta tells it. A narrow
         terminal has fewer columns; what is no terminal has all.
         """
-        wanted: dict[str, Any] = {"limit": limit, "all": everybody}
+        chosen = names_of(names) if names else None
+        # One more than is shown tells that there are more.
+        most = min(limit + 1, MOST) if chosen is None else MOST
+        wanted: dict[str, Any] = {"limit": most, "all": everybody}
         if user is not None:
             wanted["user"] = _uid(user)
-        chosen = names_of(names) if names else None
 
         def show() -> None:
             answer = call(load_config(), "jobs", wanted)
-            if answer.get("private"):
-                print("coloc: PrivateData=jobs: only your own are shown", file=sys.stderr)
-            found = [run for run in answer["jobs"] if chosen is None or chosen.has(run)]
+            rows = answer["jobs"]
+            found = [run for run in rows if chosen is None or chosen.has(run)]
+            hidden = {"private": True} if answer.get("private") else {}
+            if hidden:
+                what = f"the jobs of {user} are hidden" if user else "only your own are shown"
+                print(f"coloc: PrivateData=jobs: {what}", file=sys.stderr)
+            # With --all those that ended come last: only the recent ones are meant to be there.
+            left_out = found[limit:] or (rows[MOST - 1 :] if chosen is None else [])
+            if any(not run["outcome"] for run in left_out):
+                print(MORE.format(limit), file=sys.stderr)
             if as_json:
-                render.print_json({"jobs": found})
-                return
-            whose = "" if everybody or user is not None or os.geteuid() == 0 else "of yours "
-            show_listing(COLUMNS, sorted(found, key=order_of), NOTHING.format(whose))
+                render.print_json({"jobs": found[:limit], **hidden})
+            elif not hidden or user is None:
+                mine = not everybody and user is None and os.geteuid() != 0
+                nothing = _nothing(chosen is not None, len(rows), mine)
+                show_listing(COLUMNS, sorted(found[:limit], key=order_of), nothing)
 
-        repeated(watch, show)
+        repeated(watch, show, as_json)
+
+
+def _nothing(named: bool, rows: int, mine: bool) -> str:
+    """What a table without a row says; of ``rows`` none was named."""
+    what = f"no --coloc job {'of yours ' if mine else ''}waits or runs"
+    if named:
+        where = "waits or runs" if rows < MOST else f"is among the newest {MOST:,}"
+        what = f"none of these {where}"
+    return f"{what}: coloc history has those that ended"
 
 
 def _uid(user: str) -> int:

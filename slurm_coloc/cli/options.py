@@ -72,17 +72,18 @@ def since_s(text: str | None) -> float:
         ) from None
 
 
-def repeated(every_s: float | None, show: Callable[[], None]) -> None:
+def repeated(every_s: float | None, show: Callable[[], None], as_json: bool) -> None:
     """Show once, or, with --watch, until the user ends it; what fails then is told and tried
-    again."""
+    again. ``as_json``: stdout has what is shown and nothing else."""
     if every_s is None:
         show()
         return
     try:
         while True:
-            if sys.stdout.isatty():
-                print("\033[H\033[2J", end="")
-            print(f"every {every_s:g} s, {datetime.now():%Y-%m-%d %H:%M:%S}; Ctrl-C ends it\n")
+            if not as_json:
+                clear = "\033[H\033[2J" if sys.stdout.isatty() else ""
+                now = f"{datetime.now():%Y-%m-%d %H:%M:%S}"
+                print(f"{clear}every {every_s:g} s, {now}; Ctrl-C ends it\n")
             try:
                 show()
             except ColocError as err:

@@ -118,6 +118,14 @@ def _as_json(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _may_write(output: Path) -> None:
+    """Before the user's code runs for minutes. Raises UsageFault."""
+    there = os.access(output, os.F_OK)
+    place, rights = (output, os.W_OK) if there else (output.parent, os.W_OK | os.X_OK)
+    if not os.access(place, rights) or (there and output.is_dir()):
+        raise UsageFault(f"{output}: no file can be written there")
+
+
 def _failed(error: dict[str, Any]) -> SummaryError:
     lines = [str(error.get("message", "no answer"))]
     if error.get("where"):
@@ -161,6 +169,8 @@ def _summarize(
         "real": real,
     }
     request = _request(words, options)
+    if output is not None:
+        _may_write(output)
     python = _python(words if "command" in request else [])
     found = _run(python, request, timeout)
     if "operator torchvision::" in found.get("error", {}).get("message", ""):
@@ -178,7 +188,12 @@ def _summarize(
     elif output is None:
         sys.stdout.write(found["text"])
     if output is not None:
-        output.write_text(found["text"], encoding="utf-8")
+        try:
+            output.write_text(found["text"], encoding="utf-8")
+        except OSError as err:
+            if not as_json:  # which has the text
+                sys.stdout.write(found["text"])
+            raise UsageFault(f"{output}: {err.strerror}") from err
         typer.echo(f"{output}: ready for sbatch --coloc {output} ...", err=True)
 
 

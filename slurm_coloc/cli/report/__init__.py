@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """coloc report: what a job used of its GPU and what it requested; like seff, for a share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
-from rich.text import Text
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.listing import show_listing
@@ -14,6 +13,7 @@ from slurm_coloc.cli.options import AsJson, JobIds, Since, jobs_wanted, one_for_
 from slurm_coloc.cli.report.compare import COLUMNS as COMPARED
 from slurm_coloc.cli.report.compare import compare_page, models
 from slurm_coloc.cli.report.job import job_page
+from slurm_coloc.cli.report.picture import picture
 from slurm_coloc.cli.report.write import many, write_page
 from slurm_coloc.cli.tries import ended, overran, tries
 from slurm_coloc.config import load_config
@@ -41,10 +41,8 @@ DCGM_FAULTS = (
     ("pcie_replays", "PCIe replays"),
     ("xids", "Xids"),
 )
-ROWS = 5
 UNKNOWN_CAUSE = "cause unknown: taken for its own need"
 NO_GPU = "not known: its node did not tell the job's GPU (no NVML, or no Prolog)"
-_BLOCKS = " ▁▂▃▄▅▆▇█"
 #: of a run that has not ended; its node tells at the end what it used
 NOT_YET = "not known yet: it is told at the run's end"
 FENCES = {
@@ -86,6 +84,8 @@ def register(app: typer.Typer) -> None:
             raise typer.BadParameter("--since goes with --cluster; without it there is --days")
         if (compare and cluster) or (as_json and (cluster or html or compare)):
             raise typer.BadParameter("a page and --compare have no --json, --compare no --cluster")
+        if output and not (html or cluster):
+            raise typer.BadParameter("--output is of a page: --html or --cluster")
         if compare:
             found = _compared(job_id)
             if html:
@@ -113,7 +113,7 @@ def register(app: typer.Typer) -> None:
             elif job_id is None:
                 render.show(render.table("", COLUMNS, map(_row, answer["users"])))
             else:
-                render.show(render.facts(_lines(answer)), *_picture(answer))
+                render.show(render.facts(_lines(answer)), *picture(answer, render.console().width))
 
 
 def _compared(job_id: str | None) -> list[dict[str, Any]]:
@@ -127,7 +127,10 @@ def _compared(job_id: str | None) -> list[dict[str, Any]]:
 
 def _page_of(job_id: str) -> str:
     """The page of one job."""
-    answer = call(load_config(), "usage", one_for_json(jobs_wanted(job_id), as_json=True)[0])
+    wanted = jobs_wanted(job_id)
+    if len(wanted) > 1:
+        raise typer.BadParameter("--html is of one JOBID; of several with --compare")
+    answer = call(load_config(), "usage", wanted[0])
     return job_page(answer, _lines(answer))
 
 
@@ -263,38 +266,3 @@ def _speed(answer: dict[str, Any]) -> str:
         "predicted": "by the model of interference",
     }[answer["slower_how"]]
     return f"{factor:.2f}x the time that it takes alone, {how}"
-
-
-def _picture(answer: dict[str, Any]) -> Iterator[Text]:
-    series = answer["series"]
-    held = [None if mib is None else mib / 1024 for mib in (series or {}).get("memory_mib", ())]
-    if len(held) < 2:
-        return
-    length = render.span(series["step_s"] * len(held))
-    top = max((answer["reserved_mib"] or 0) / 1024, *(gib or 0.0 for gib in held))
-    yield Text(f"\nMemory, GiB, over {length}", style="bold")
-    yield Text(chart(held, top))
-    if any(value is not None for value in series["smact"]):
-        yield Text("SM activity, %", style="bold")
-        yield Text(chart([None if v is None else v * 100 for v in series["smact"]], 100))
-
-
-def chart(values: Sequence[float | None], top: float, rows: int = ROWS) -> str:
-    """One column a value, ``rows`` lines high; the scale from 0 to ``top`` at the left. None leaves
-    a gap; what is above ``top`` is cut there."""
-    eighths = [
-        None
-        if value is None
-        else round(min(max(value / top, 0.0), 1.0) * rows * 8)
-        if top > 0
-        else 0
-        for value in values
-    ]
-    lines = []
-    for row in range(rows - 1, -1, -1):
-        label = f"{top:.4g}" if row == rows - 1 else "0" if row == 0 else ""
-        cells = (
-            " " if each is None else _BLOCKS[min(max(each - row * 8, 0), 8)] for each in eighths
-        )
-        lines.append(f"{label:>6} |{''.join(cells)}")
-    return "\n".join(line.rstrip() for line in lines)

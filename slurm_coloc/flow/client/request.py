@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of the command line to colocd: one request, one answer, one deadline. From the host of
-slurmctld by its Unix socket, from a login node over the network."""
+"""Requests of the command line to colocd: one request, one answer; where colocd is busy it is sent
+again. From the host of slurmctld by its Unix socket, from a login node over the network."""
 
 import json
 import os
 import pwd
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from slurm_coloc.errors import (
     SlurmError,
     UsageFault,
 )
-from slurm_coloc.flow.client.connect import Ways, reach
+from slurm_coloc.flow.client.connect import Ways, error_code, reach
 
 DEADLINE_S = 30.0  # `explain` waits for up to three Slurm commands of colocd
+AGAIN_S = 0.25  # after `busy`: an ordinary user may ask 5 times a second
 
 # Codes that colocd answers, as the errors whose exit code the command line documents. Others,
 # and a job that one may not see, end with 1.
@@ -67,9 +69,17 @@ def call_network(config: Config, target: str, op: str, deadline_s: float) -> dic
 
 
 def _call(ways: Ways, op: str, deadline_s: float, fields: dict[str, Any]) -> dict[str, Any]:
+    """The answer; of a colocd that is busy asked again for ``deadline_s``, so that a list of many
+    jobs takes longer and does not fail. Each time has the deadline for itself: with the rest alone
+    the last one would end with "no answer" in place of ``busy``."""
     request = json.dumps({"v": 1, "op": op, **fields}).encode()
-    wire, answer = reach(ways, request, deadline_s)
-    wire.close()
+    end_s = time.monotonic() + deadline_s
+    while True:
+        wire, answer = reach(ways, request, deadline_s)
+        wire.close()
+        if error_code(answer) != "busy" or time.monotonic() >= end_s:
+            break
+        time.sleep(AGAIN_S)
     if answer.get("ok") is not True:
         raise _error(answer.get("error"))
     return answer

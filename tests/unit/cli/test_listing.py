@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of jobs at every width, jobs by Slurm's names, and moments."""
 
+import json
 import time
 from typing import Any
 
@@ -9,8 +10,10 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from typer.testing import CliRunner, Result
 
 from slurm_coloc.cli import gpus, history, jobs
+from slurm_coloc.cli.app import build
 from slurm_coloc.cli.listing import listing
 from slurm_coloc.cli.names import each_of, names_of
 from slurm_coloc.cli.options import since_s
@@ -137,3 +140,68 @@ def test_moments() -> None:
     for text in ("", "3", "3y", "yesterday", "2026-02-30", "9" * 30 + "d"):
         with pytest.raises(typer.BadParameter):
             since_s(text)
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, open_runs: int, *words: str, **more: Any) -> Result:
+    """`coloc jobs` of somebody with so many open runs: 1, 2 and so on; 300 ended."""
+
+    def answer(config: object, op: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        ends = [run(9000, outcome="completed")] * 300 if "--all" in words else []
+        rows = [run(job_id) for job_id in range(open_runs, 0, -1)] + ends
+        return {"v": 1, "ok": True, "jobs": rows[: wanted["limit"]], **more}
+
+    monkeypatch.setattr(jobs, "call", answer)
+    done = CliRunner().invoke(build(), ["jobs", *words])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_a_named_job_is_found_among_many_open_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are named are picked from all, and the limit is of what is shown."""
+    for words in (("-j", "3"), ("-j", "3,299,4", "-n", "1")):
+        rows = json.loads(shown(monkeypatch, 300, *words, "--json").stdout)["jobs"]
+        assert [row["job_id"] for row in rows] == ([3] if len(words) == 2 else [299])
+    none = shown(monkeypatch, 300, "-j", "7000").stdout
+    assert none.startswith("none of these waits or runs: coloc history has")
+    none = shown(monkeypatch, 2000, "-j", "3").stdout
+    assert none.startswith("none of these is among the newest 1,000")
+
+
+def test_jobs_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for runs, words, more in (
+        (300, (), True), (300, ("--json",), True), (200, (), False), (3, ("-n", "2"), True),
+        (2000, ("-n", "1000"), True), (300, ("-n", "1000"), False), (300, ("-j", "9"), False),
+        (300, ("-j", "1,2,3", "-n", "2"), True),
+        (300, ("--all",), True), (100, ("--all",), False), (700, ("--all", "-n", "1000"), False),
+    ):  # fmt: skip
+        done = shown(monkeypatch, runs, *words)
+        assert ("are shown: -n COUNT" in done.stderr) is more, (runs, words, done.stderr)
+    assert "the newest 200 are shown" in shown(monkeypatch, 300).stderr
+    assert len(shown(monkeypatch, 300).stdout.splitlines()) == 201
+
+
+def test_jobs_that_private_data_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a user's jobs are hidden is another thing than that he has none."""
+    done = shown(monkeypatch, 0, "--user", "root", private=True)
+    assert done.stderr == "coloc: PrivateData=jobs: the jobs of root are hidden\n"
+    assert done.stdout == ""
+    done = shown(monkeypatch, 1, "--all", private=True)
+    assert "only your own are shown" in done.stderr and done.stdout
+    told = json.loads(shown(monkeypatch, 0, "--user", "0", "--json", private=True).stdout)
+    assert told == {"schema": 1, "jobs": [], "private": True}
+    assert "private" not in json.loads(shown(monkeypatch, 0, "--json").stdout)
+    assert "no --coloc job waits" in shown(monkeypatch, 0, "--user", "root").stdout
+
+
+def test_json_again_and_again_is_json_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [None, KeyboardInterrupt()]
+
+    def sleep(_: float) -> None:
+        if err := left.pop(0):
+            raise err
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    told = shown(monkeypatch, 1, "--watch", "5", "--json").stdout.splitlines()
+    assert [json.loads(line)["jobs"][0]["job_id"] for line in told] == [1, 1]
+    left[:] = [KeyboardInterrupt()]
+    assert shown(monkeypatch, 1, "--watch", "5").stdout.startswith("every 5 s, ")

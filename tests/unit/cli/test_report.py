@@ -3,15 +3,17 @@
 
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.cli import render
 from slurm_coloc.cli import report as page
 from slurm_coloc.cli.app import build
-from slurm_coloc.cli.report import chart
+from slurm_coloc.cli.report.picture import chart, merged, picture
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.queries import report as flow
@@ -194,6 +196,43 @@ def test_a_chart() -> None:
     lines = chart([0, 5, 10, None, 20], 10, rows=2).splitlines()
     assert lines == ["    10 |  █ █", "     0 | ██ █"]
     assert chart([1.0], 0.0, rows=1).startswith("     0 |")
+
+
+@pytest.mark.parametrize("width", [60, 80, 128, 200])
+@pytest.mark.parametrize("points", [2, 73, 120])
+def test_the_picture_fits_the_terminal(points: int, width: int) -> None:
+    """Neighbouring values share a column where there are more of them than columns."""
+    memory = [1024] * points
+    memory[points // 2] = 9216
+    series = {"step_s": 5, "memory_mib": memory, "smact": [0.5] * points}
+    head, held, _, active = picture({"series": series, "reserved_mib": 9216}, width)
+    assert head.plain == f"\nMemory, GiB, over {render.span(5 * points)}"
+    lines = held.plain.splitlines() + active.plain.splitlines()
+    assert max(map(len, lines)) <= width
+    assert min(len(held.plain.splitlines()[-1]) - 8, points) >= min(points, (width - 8) // 2)
+    assert held.plain.splitlines()[0].count("█") == 1, "the peak is still to be seen"
+
+
+def test_neighbouring_values_as_one() -> None:
+    assert merged([1, None, 3, 4, None, None, 7], 4, max) == [1, 4, None, 7]
+    assert merged([1, None, 3, 4, None, None, 7], 3, fmean) == [2, 4, 7]
+    assert merged([1, None], 2, max) == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["report", "7", "-o", "job.html"], "--output is of a page: --html or --cluster"),
+        (["report", "7,8", "--compare", "-o", "x"], "--output is of a page: --html or --cluster"),
+        (["report", "7,8", "--html"], "--html is of one JOBID"),
+        (["explain", "--code", "fits", "--json"], "--code has no --json"),
+    ],
+)
+def test_what_would_be_passed_over_is_refused(words: list[str], told: str) -> None:
+    done = CliRunner().invoke(build(), words)
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.replace("│", " ").split()), done.output
+    assert "--json answers" not in done.output
 
 
 @pytest.mark.parametrize("words", [["7"], [], ["x,y"], ["7,8", "--json"], ["7,8", "--cluster"]])

@@ -3,9 +3,11 @@
 
 import importlib.util
 import sys
+from pathlib import Path
 
 import pytest
 
+from slurm_coloc.cli import summarize
 from slurm_coloc.cli.app import run
 
 CASES = {
@@ -37,3 +39,34 @@ def test_without_torch_it_says_what_to_install(
     monkeypatch.setattr(sys, "argv", ["coloc", "summarize", "timm:resnet50"])
     assert run() == 2
     assert "pip install torch there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["none/model.txt", ".", "file/model.txt"])
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "file").touch()
+
+    def python(command: list[str]) -> str:
+        pytest.fail("the user's script would run")
+
+    monkeypatch.setattr(summarize, "_python", python)
+    monkeypatch.setattr(sys, "argv", ["coloc", "summarize", "a:b", "-o", str(tmp_path / name)])
+    assert run() == 2
+    assert str(tmp_path / name) in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_in_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table has cost minutes: it goes to stdout in place of the file."""
+    monkeypatch.setattr(summarize, "_python", lambda command: sys.executable)
+    monkeypatch.setattr(summarize, "_run", lambda *_: {"text": "a table\n"})
+    monkeypatch.setattr(sys, "argv", ["coloc", "summarize", "a:b", "-o", "/dev/full"])
+    assert run() == 2
+    told = capsys.readouterr()
+    assert told.err == "coloc: /dev/full: No space left on device\n"
+    assert told.out == "a table\n"
