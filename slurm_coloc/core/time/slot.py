@@ -119,9 +119,10 @@ class State:
 
     ``restart``: of the last run seen and accounted for; ``signalled_s``: when that run had its
     signal; ``used_s``: by the slots that ended; ``total_s``: of all slots, None: unlimited;
-    ``asks``: that run ended and asked to go on; ``placed``: the present run's time limit is set;
-    ``behind_s``: since when it waits behind others, None: it does not; ``lost_s``: what the present
-    run lost beside others and its time limit is to give back.
+    ``asks``: that run ended and asked to go on; ``judged``: how it ended is known, and nothing more
+    is done for it; ``placed``: the present run's time limit is set; ``behind_s``: since when it
+    waits behind others, None: it does not; ``lost_s``: what the present run lost beside others and
+    its time limit is to give back.
     """
 
     restart: int
@@ -129,6 +130,7 @@ class State:
     total_s: float | None
     signalled_s: float | None = None
     asks: bool = False
+    judged: bool = True
     placed: bool = True
     behind_s: float | None = None
     dropped: bool = False
@@ -150,6 +152,20 @@ def limit_min(left_s: float) -> int:
     return max(1, ceil(left_s / 60))
 
 
+def total_with(
+    total_s: float | None, used_s: float, limit_s: float | None, begun_s: float | None
+) -> float | None:
+    """The time of all slots, None: unlimited, by the limit that the last run has now, ``limit_s``:
+    where its owner or an admin has changed that since it was set, all slots have so much more or
+    less. Not where Slurm itself shortened it at the start (--time-min): ``begun_s``, what the run
+    began with, None: nobody saw that.
+    """
+    if total_s is None or limit_s is None:
+        return None if limit_s is None else used_s + limit_s
+    set_s = 60.0 * limit_min(total_s - used_s)
+    return total_s + limit_s - min(set_s, limit_s if begun_s is None else begun_s)
+
+
 def next_step(
     view: JobView, state: State, slot: Slot, now_s: float, grace_s: float, behind_s: float
 ) -> Step:
@@ -164,7 +180,7 @@ def next_step(
     if view.state in ("FAILED", "COMPLETED") and state.asks:
         return Step.REQUEUE
     if view.ended:
-        return Step.DONE
+        return Step.DONE if state.judged else Step.WAIT
     if view.state != "RUNNING" or view.completing:
         return Step.WAIT
     return _running(view, state, slot, now_s, grace_s)
@@ -217,6 +233,12 @@ def given_back_s(
     gap_s = min(max(0.0, end_s - at_s), GAP_S)
     most_s = max(0.0, end_s - start_s) * (1.0 - 1.0 / max_factor)
     return min(lost_s + gap_s * max(0.0, 1.0 - speed), most_s)
+
+
+def last_s(start_s: float, seen_s: float, slot: Slot, grace_s: float) -> float:
+    """The latest end that counts of a run: with its slot, or soon after it was last seen. While
+    colocd is away nobody sees a run end."""
+    return max(start_s + slot.length_s, seen_s + slot.warn_s + grace_s)
 
 
 def ended_by_slot(signalled: bool, asked: bool, ran_s: float, slot: Slot) -> bool:

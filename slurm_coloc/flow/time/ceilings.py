@@ -27,8 +27,9 @@ async def ceilings(
     holder = longest(limit_owners(asked, view.partition, shape, limits))
     if holder is not None and holder.max_wall_s is not None:
         found.append(Ceiling(holder.max_wall_s, f"MaxWall of {holder.title}"))
+    own = [node.name for node in shape.nodes if in_nodes(view.nodes, node.name)]
     for one in await context.slurm.reservations():
-        if in_nodes(one.nodes, view.nodes):
+        if any(in_nodes(one.nodes, name) for name in own):
             ceiling = reserved_ceiling(one, terms.reservation, start_s, now)
             found += [ceiling] if ceiling else []
     return found

@@ -37,6 +37,7 @@ SETTLES_S = 30.0
 # Seconds between two writes of what was lost where nothing else changes; of a run alone on its GPU.
 KEEP_S, KEEP_ALONE_S = 15.0, 300.0
 RETRY_S = 20.0
+ASKED = "asked for {} s"  # the note of an order until it is answered
 
 
 def _followed(run: PresentRun) -> bool:
@@ -138,15 +139,9 @@ class Stretcher:
         if before is not None and before.state == "open" and before.set_s == terms.limit_s:
             base_s, set_s = before.base_s, before.set_s  # it began before its limit was restored
         row = StretchedRun(
-            *run.key,
-            uid=run.uid,
-            base_s=base_s,
-            set_s=set_s,
-            at_s=start_s,
-            start_s=start_s,
-            created_s=now,
-            updated_s=now,
-        )
+            *run.key, uid=run.uid, base_s=base_s, set_s=set_s, at_s=start_s, start_s=start_s,
+            created_s=now, updated_s=now,
+        )  # fmt: skip
         self._store.stretches.add(row)
         if set_s is not None and not self._off():
             await self._trying(row, self._shorten(row, found[0], now))
@@ -172,14 +167,9 @@ class Stretcher:
         changed = (len(pressed.others), alone) != (row.others, row.alone)
         if changed or now - row.updated_s >= (KEEP_S if pressed.beside else KEEP_ALONE_S):
             self._store.stretches.change(
-                row,
-                lost_s=lost,
-                at_s=now,
-                speed=pressed.speed,
-                others=len(pressed.others),
-                alone=alone,
-                updated_s=now,
-            )
+                row, lost_s=lost, at_s=now, speed=pressed.speed, others=len(pressed.others),
+                alone=alone, updated_s=now,
+            )  # fmt: skip
         if row.state != "open" or row.base_s is None or not lost:
             return
         if self._config.slowdown.stretch == "off" or self._off():
@@ -199,6 +189,8 @@ class Stretcher:
             return None
         view, terms = found
         limit_s = row.limit_s
+        if terms.limit_s and row.note == ASKED.format(terms.limit_s):
+            return await self._store_new(row, view, lost, terms.limit_s, "", now)
         if terms.limit_s != limit_s:
             return self._theirs(row, terms, now)
         start_s = view.start_s or row.start_s
@@ -214,12 +206,11 @@ class Stretcher:
             # Each check costs two commands: the next one comes when another minute may be due.
             self._later[row.key] = now + min(RETRY_S, margin_s(job.base_s, self._rules) / 3)
             return self._met(row, new, limit_s, now)
+        # Stored first: a busy slurmctld carries out what it did not answer in time.
+        set_s = new.minutes * MINUTE_S
+        self._store.stretches.change(row, note=ASKED.format(set_s))
         await self._slurm.update(view.handle, TimeLimit=new.minutes)
-        self._store.stretches.change(
-            row, set_s=new.minutes * MINUTE_S, times=row.times + 1, lost_s=lost, at_s=now,
-            note=new.why, tries=0, updated_s=now,
-        )  # fmt: skip
-        return await self._note_new(row, view, lost, new)
+        return await self._store_new(row, view, lost, set_s, new.why, now)
 
     # events
 
@@ -227,13 +218,20 @@ class Stretcher:
         self._store.note(row.decision, row.job_id, "limit", text)
         log.info("stretch", jobid=row.job_id, decision=row.decision, what=text)
 
-    async def _note_new(self, row: StretchedRun, view: JobView, lost: float, new: Stretch) -> None:
+    async def _store_new(
+        self, row: StretchedRun, view: JobView, lost: float, set_s: float, why: str, now: float
+    ) -> None:
+        """Store and tell the new limit that a run has."""
+        self._store.stretches.change(
+            row, set_s=set_s, times=row.times + 1, lost_s=lost, at_s=now, note=why, tries=0,
+            updated_s=now,
+        )  # fmt: skip
         text = (
             f"time limit {words(row.original_s)} is {words(row.limit_s)} now: it lost {words(lost)}"
             " beside others on its GPU"
         )
-        if new.why:
-            text += f"; {new.why} allows no more"
+        if why:
+            text += f"; {why} allows no more"
         self._note(row, text)
         if row.times == 1:  # once in its own log; `coloc explain` shows each change
             await notify(self._slurm, view, f"coloc: {text}")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from slurm_coloc.core.records.lists import SlottedJob
+from slurm_coloc.core.records.lists import SlottedJob, StretchedRun
 from slurm_coloc.core.records.runs import OfRun, Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import JobView
@@ -22,10 +22,12 @@ from slurm_coloc.core.time.slot import (
     Step,
     ended_by_slot,
     given_back_s,
+    last_s,
     limit_min,
     next_step,
     saved_since,
     slot_from,
+    total_with,
     words,
 )
 from slurm_coloc.errors import SlurmError
@@ -80,16 +82,13 @@ class Slots:
             log.warning("slots", jobid=run.job_id, error=err.message)
             return
         now = time.time()
-        self._store.slots.add(
-            SlottedJob(
-                *_key(run),
-                uid=run.uid,
-                total_s=terms.limit_s,
-                nice=terms.nice,
-                created_s=now,
-                updated_s=now,
-            )
+        # Of one without --time that waits Slurm shows MaxTime; it sets DefaultTime at the start.
+        known = view.state != "PENDING" or decision.request.get("time_limit")
+        total_s = terms.limit_s if known else None
+        new = SlottedJob(
+            *_key(run), uid=run.uid, total_s=total_s, nice=terms.nice, created_s=now, updated_s=now
         )
+        self._store.slots.add(new)
 
     async def _try(self, row: SlottedJob) -> None:
         key = _key(row)
@@ -116,14 +115,8 @@ class Slots:
             if view is None or view.decision != row.decision:
                 return await self._gone(row)
             now = time.time()
-            step = next_step(
-                view,
-                self._state(row),
-                slot,
-                now,
-                self._config.grace_s,
-                self._config.behind_s,
-            )
+            state, config = self._state(row), self._config
+            step = next_step(view, state, slot, now, config.grace_s, config.behind_s)
             if step is Step.WAIT or (step is Step.SIGNAL and self._off()):
                 self._wait(row, view, slot, now)
                 return None
@@ -149,17 +142,19 @@ class Slots:
             self._close(row, "lost", "slurmctld no longer knows the job")
 
     def _state(self, row: SlottedJob) -> State:
-        run = self._store.runs.of(*row.key)
+        run, work = self._store.runs.of(*row.key), self._store.recoveries.of(*row.key)
         return State(
             restart=row.restart,
             used_s=row.used_s,
             total_s=row.total_s,
             signalled_s=row.signalled_s,
             asks=bool(run and run.outcome == Outcome.SLOT),
+            # A run is closed when its Epilog's report has come, or is not waited for any more.
+            judged=not (run and run.open) and not (work and work.state == "open"),
             placed=row.placed,
             behind_s=row.behind_s,
             dropped=row.state == "dropped",
-            lost_s=self._lost_s(row, row.restart, time.time()),
+            lost_s=self._lost_s(self._store.stretches.of(*row.key), time.time()),
         )
 
     def _wait(self, row: SlottedJob, view: JobView, slot: Slot, now: float) -> None:
@@ -195,7 +190,7 @@ class Slots:
             await self._slurm.requeue(view.handle)
             text = "it did not leave at its slot's end: put back into the queue"
         elif step is Step.COUNT:
-            text = self._count(row, view, slot)
+            text = self._count(row, view, slot, await self._total_s(row, view))
         elif step is Step.REQUEUE:
             await self._slurm.requeue(view.handle)
             text = "put back into the queue, as it asked"
@@ -209,7 +204,11 @@ class Slots:
             text = "back in the queue, behind others of its priority" + _left(left)
         elif step is Step.BOUND:
             if left is not None:
-                await self._slurm.update(view.handle, **_bound(max(left, 1.0)))
+                # At a limit that is over Slurm would end it at once.
+                ran_s = now - (view.start_s or now)
+                left = max(left, ran_s + slot.warn_s + self._config.grace_s)
+                await self._slurm.update(view.handle, **_bound(left))
+                change(row, total_s=row.used_s + left)
             change(row, placed=True, updated_s=now)
         elif step is Step.FORWARD:
             await self._slurm.update(view.handle, Nice=row.nice)
@@ -222,7 +221,17 @@ class Slots:
         if text:
             self._store.note(row.decision, row.job_id, "slot", text)
 
-    def _count(self, row: SlottedJob, view: JobView, slot: Slot) -> str:
+    async def _total_s(self, row: SlottedJob, view: JobView) -> float | None:
+        """The time of all slots, with what its owner or an admin has made of it."""
+        if not row.placed:
+            return row.total_s  # its limit is still that of the slot before
+        limit_s = (await self._slurm.terms(view.handle)).limit_s
+        known = self._store.stretches.of(*row.key)
+        if known and known.set_s and limit_s == known.set_s:
+            limit_s = known.base_s
+        return total_with(row.total_s, row.used_s, limit_s, known.base_s if known else None)
+
+    def _count(self, row: SlottedJob, view: JobView, slot: Slot, total_s: float | None) -> str:
         """Account for the runs that ended since the last check; the text of the event."""
         used_s, by_slot = row.used_s, False
         for restart in range(row.restart, view.restarts):
@@ -230,8 +239,11 @@ class Slots:
             # colocd never saw this run start: a whole slot is the most that it can have used.
             ran_s = float(slot.length_s)
             if run is not None and run.start_s:
-                end_s = run.end_s or time.time()
-                ran_s = max(0.0, end_s - run.start_s - self._lost_s(row, restart, end_s))
+                known = self._store.stretches.of(*run.key)
+                seen_s = max(row.signalled_s or 0.0, known.at_s if known else 0.0)
+                latest_s = last_s(run.start_s, seen_s, slot, self._config.grace_s)
+                end_s = min(run.end_s or time.time(), latest_s)
+                ran_s = max(0.0, end_s - run.start_s - self._lost_s(known, end_s))
             signalled = restart == row.restart and row.signalled_s is not None
             asked = bool(run and run.outcome == Outcome.SLOT)
             if ended_by_slot(signalled, asked, ran_s, slot):
@@ -239,22 +251,20 @@ class Slots:
         self._store.slots.change(
             row,
             restart=view.restarts,
+            total_s=total_s,
             used_s=used_s,
             signalled_s=None,
             # Where its owner or Slurm put it back, its start, priority and limit are not ours.
-            placed=not by_slot,
+            placed=row.placed and not by_slot,
             ended=row.ended + by_slot,
             updated_s=time.time(),
         )
         return f"its slot has ended, {words(used_s)} used" if by_slot else ""
 
-    def _lost_s(self, row: SlottedJob, restart: int, end_s: float) -> float:
+    def _lost_s(self, known: StretchedRun | None, end_s: float) -> float:
         """Seconds that the run lost beside others (flow/time/limits), which do not count as its
         own; 0 where limits are not stretched."""
-        if self._slowdown.stretch == "off":
-            return 0.0
-        known = self._store.stretches.of(row.decision, row.job_id, restart)
-        if known is None:
+        if self._slowdown.stretch == "off" or known is None:
             return 0.0
         return given_back_s(
             known.lost_s, known.at_s, known.speed, known.start_s, end_s, self._slowdown.max_factor

@@ -17,6 +17,7 @@ from slurm_coloc.core.time.slot import (
     given_back_s,
     limit_min,
     next_step,
+    total_with,
     words,
 )
 
@@ -132,11 +133,39 @@ def test_it_asked_by_its_exit() -> None:
     assert step(replace(RUNS, restarts=0), STATE, 0) is Step.LOST
 
 
+def test_the_report_on_its_end_is_waited_for() -> None:
+    """An Epilog's report may come a minute later: until then nobody knows whether it asked."""
+    failed = replace(RUNS, state="FAILED")
+    assert step(failed, replace(STATE, judged=False), 0) is Step.WAIT
+    assert step(failed, STATE, 0) is Step.DONE
+
+
 def test_whose_requeue_it_was() -> None:
     """An owner's own requeue, a preemption or a lost node early in a slot are none of ours."""
     assert ended_by_slot(True, False, 1, SLOT) and ended_by_slot(False, True, 1, SLOT)
     assert ended_by_slot(False, False, 3400, SLOT)
     assert not ended_by_slot(False, False, 1800, SLOT)
+
+
+@pytest.mark.parametrize(
+    ("total_s", "limit_s", "begun_s", "found_s"),
+    [
+        (86400, 82920, 82920, 86400),  # as it was set: the 82900 s that are left, in whole minutes
+        (86400, 604800, 82920, 608280),  # a longer one since then
+        (86400, 604800, 604800, 608280),  # while it waited
+        (86400, 43200, 82920, 46680),
+        (86400, 7200, 7200, 86400),  # Slurm itself shortened it at the start (--time-min)
+        (86400, 7200, None, 86400),  # nobody saw how it began
+        (86400, 604800, None, 608280),
+        (86400, None, 82920, None),
+        (None, 82800, 82800, 86300),
+        (None, None, None, None),
+    ],
+)
+def test_who_changes_the_limit_of_a_slot_changes_what_all_of_them_have(
+    total_s: float | None, limit_s: float | None, begun_s: float | None, found_s: float | None
+) -> None:
+    assert total_with(total_s, 3500.0, limit_s, begun_s) == found_s
 
 
 def test_limits_are_minutes() -> None:

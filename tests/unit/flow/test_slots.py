@@ -14,7 +14,7 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.config import Config, SlotConfig, SlowdownConfig
-from slurm_coloc.core.records.lists import SlottedJob, StretchedRun
+from slurm_coloc.core.records.lists import Recovery, SlottedJob
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import JobView, Terms
@@ -74,13 +74,17 @@ class Slurm:
         )
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    found = Store.open(tmp_path)
+def opened(folder: Path) -> Store:
+    found = Store.open(folder)
     adopt(Config(), found, SHAPE, VIEW)
     found._db.execute("UPDATE decisions SET slot = '3600,120,URG'")
     see(found, VIEW)
     return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return opened(tmp_path)
 
 
 def see(store: Store, view: JobView, **more: Any) -> None:
@@ -191,71 +195,6 @@ def test_the_next_slot_has_what_is_left_behind_others(store: Store) -> None:
     assert slurm.orders[2:] == ["update Nice=4"]
 
 
-def test_what_it_lost_beside_others_is_no_time_of_its_own(store: Store) -> None:
-    slurm = running(3500)
-    go_on(store, slurm)
-    now = time.time()
-    lost(store, 600.0, 0.0, 3600.0, speed=1.0)
-    see(store, slurm.view, start_s=now - 3600, end_s=now, open=0, outcome="slot")
-    slurm.again()
-    go_on(store, slurm, rounds=2)
-    assert row(store).used_s == pytest.approx(3000, abs=2)
-    assert slurm.orders[1:] == ["update Nice=5 TimeLimit=1390 StartTime=now+5"]
-
-
-def lost(store: Store, lost_s: float, ago_s: float, began_s: float, speed: float = 0.5) -> None:
-    """Its present run lost so much beside others, and it began so long ago."""
-    now = time.time()
-    store.stretches.add(
-        StretchedRun(
-            decision=ID,
-            job_id=7,
-            restart=0,
-            uid=1000,
-            start_s=now - began_s,
-            base_s=None,
-            set_s=None,
-            at_s=now - ago_s,
-            lost_s=lost_s,
-            speed=speed,
-            created_s=now,
-            updated_s=now,
-        )
-    )
-
-
-def test_a_last_slot_that_is_stretched_beyond_its_end_has_its_signal(store: Store) -> None:
-    slurm = running(3490)
-    slurm.limit_s = 3000.0
-    go_on(store, slurm)
-    assert slurm.orders == []  # its time limit ends it
-    lost(store, 500.0, 0.0, 3490.0)
-    go_on(store, slurm)
-    assert slurm.orders == []
-    known = store.stretches.of(ID, 7, 0)
-    assert known is not None
-    store.stretches.change(known, lost_s=1500.0)
-    go_on(store, slurm, rounds=2)
-    assert slurm.orders == ["signal URG"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "used_s"),
-    [({}, 3000 - 5), ({"stretch": "off"}, 3600), ({"max_factor": 1.1}, 3273)],
-)
-def test_what_is_given_back_is_what_limits_give(
-    store: Store, settings: dict[str, Any], used_s: float
-) -> None:
-    slurm = running(3500)
-    go_on(store, slurm)
-    lost(store, 600.0, 10.0, 3600.0)
-    now = time.time()
-    see(store, slurm.view, start_s=now - 3600, end_s=now, open=0, outcome="slot")
-    slurm.again()
-    go_on(store, slurm, slowdown=SlowdownConfig(**settings))
-    assert row(store).used_s == pytest.approx(used_s, abs=2)
-
-
 def test_its_owners_requeue_is_his(store: Store) -> None:
     slurm = running(600)
     go_on(store, slurm)
@@ -270,6 +209,7 @@ def test_all_of_its_time_is_used(store: Store) -> None:
     slurm = running(3500)
     go_on(store, slurm)
     store.slots.change(row(store), used_s=86000.0)
+    slurm.limit_s = 420.0  # by the slots
     see(store, slurm.view, start_s=time.time() - 3600, end_s=time.time(), open=0, outcome="slot")
     slurm.again()
     go_on(store, slurm)
@@ -291,6 +231,33 @@ def test_it_asked_by_its_exit(store: Store) -> None:
     slurm.view = replace(slurm.view, state="FAILED", completing=True)
     go_on(store, slurm)
     assert slurm.orders[1] == "requeue" and slurm.orders[2].startswith("update Nice=5")
+
+
+def test_it_asked_by_its_exit_and_its_report_is_late(store: Store) -> None:
+    """colocd was away: the Epilog's report comes a minute after it is back."""
+    slurm = running(3500)
+    go_on(store, slurm)
+    slurm.view = replace(slurm.view, state="FAILED")
+    go_on(store, slurm, rounds=2)
+    assert slurm.orders == ["signal URG"] and row(store).live
+    see(store, slurm.view, start_s=time.time() - 3500, end_s=time.time(), open=0, outcome="slot")
+    go_on(store, slurm)
+    assert slurm.orders[1] == "requeue" and slurm.orders[2].startswith("update Nice=5")
+
+
+def test_one_that_is_recovered_is_waited_for(store: Store) -> None:
+    slurm = running(600)
+    go_on(store, slurm)
+    now = time.time()
+    see(store, slurm.view, end_s=now, open=0, outcome="oom-gpu")
+    work = Recovery(ID, 7, 0, uid=1000, tres="gres/gpu:1", created_s=now, updated_s=now)
+    store.recoveries.add(work)
+    slurm.view = replace(slurm.view, state="FAILED")
+    go_on(store, slurm)
+    assert row(store).live
+    store.recoveries.change(work, state="failed")
+    go_on(store, slurm)
+    assert row(store).state == "done"
 
 
 def test_refused_for_ever_it_is_left_alone(store: Store) -> None:

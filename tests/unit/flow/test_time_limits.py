@@ -46,13 +46,15 @@ def view_of(job_id: int, **values: Any) -> JobView:
 
 
 class Slurm:
-    """Jobs 7 and 8; ``refuse``: the words of every refusal."""
+    """Jobs 7 and 8; ``refuse``: the words of every refusal; ``slow``: what is ordered is done, and
+    nobody hears of it."""
 
     def __init__(self) -> None:
         self.views = {7: view_of(7), 8: view_of(8)}
         self.limits: dict[str, float | None] = {"7": HOUR, "8": HOUR}
         self.reserved: list[Reserved] = []
         self.refuse = ""
+        self.slow = False
         self.updates: list[tuple[str, Any]] = []
         self.notices: list[str] = []
 
@@ -73,6 +75,8 @@ class Slurm:
         if self.refuse:
             raise SlurmError(self.refuse, "slurm-refused")
         self.limits[handle] = fields["TimeLimit"] * 60.0
+        if self.slow:
+            raise SlurmError("no answer within 10 s", "slurm-away")
 
 
 class World:
@@ -209,6 +213,22 @@ def test_what_the_site_allows(world: World, minutes: int, why: str) -> None:
     assert world.slurm.updates == [] and len(world.told()) <= 2
 
 
+@pytest.mark.parametrize("reserved", ["n2", "n[2-9]", "n[1-4]"])
+def test_a_reservation_of_one_of_its_nodes(
+    world: World, reserved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = tuple(replace(SHAPE.nodes[0], name=name) for name in ("n1", "n2", "n3"))
+    monkeypatch.setattr(f"{__name__}.SHAPE", replace(SHAPE, nodes=nodes))
+    world.slurm.views[7] = replace(world.slurm.views[7], nodes="n[1-2]")
+    begins = world.slurm.views[7].start_s or 0
+    world.slurm.reserved = [
+        Reserved("x", reserved, begins + 61 * 60 + 5, None),
+        Reserved("y", "n3", begins, None),
+    ]
+    world.go()
+    assert world.slurm.updates[0] == ("7", 61)
+
+
 def test_put_back_it_has_the_original_again(world: World) -> None:
     world.go()
     world.slurm.updates.clear()
@@ -276,6 +296,29 @@ def test_a_run_that_began_before_its_slot_was_bounded(world: World) -> None:
     row = world.row(restart=1)
     assert row.base_s == 1800 and row.state == "open" and row.lost_s > 300
     assert [handle for handle, _ in world.slurm.updates] == ["7"] and row.set_s > 1800 + 300
+
+
+def test_an_order_that_got_no_answer_is_ours(world: World) -> None:
+    world.slurm.slow = True
+    world.go()
+    assert len(world.slurm.updates) == 2 and world.row().set_s is None
+    world.slurm.slow = False
+    world.go(rounds=2)
+    row = world.row()
+    assert (row.state, row.times, row.set_s) == ("open", 1, world.slurm.limits["7"])
+    assert len(world.slurm.updates) == 2
+    (line,) = world.told()
+    assert "beside others" in line and world.slurm.notices[0] == f"coloc: {line}"
+
+
+def test_one_that_was_lost_is_given_again_and_its_owners_limit_stays(world: World) -> None:
+    world.slurm.refuse = "no"
+    world.go()
+    world.slurm.limits["7"] = 4000.0
+    world.slurm.refuse = ""
+    world.go()
+    assert [handle for handle, _ in world.slurm.updates] == ["7", "8", "8"]
+    assert (world.row(7).state, world.row(8).times) == ("theirs", 1)
 
 
 def test_refused_for_ever(world: World) -> None:
