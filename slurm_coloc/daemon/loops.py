@@ -29,6 +29,7 @@ class Loops:
     def __init__(self, parts: Parts, ends: Ends) -> None:
         self._parts = parts
         self._ends = ends
+        self._active = asyncio.Event()  # this colocd is the active one, or was
 
     def refreshing(self) -> asyncio.Task[None]:
         """The loop that reads the cluster's shape; a start waits for its first round only."""
@@ -39,6 +40,9 @@ class Loops:
         every = (
             (lambda: self._parts.role.pause_s, self._refresh_role),
             (self.refresh_pause, self._read_limits),
+            (lambda: DAY_S, self._forget),
+        )
+        acting = (
             (self._reconcile_pause, self._reconcile),
             (lambda: RECOVER_S, self._recover),
             (lambda: self._parts.placement.interval_s, self._place),
@@ -47,16 +51,27 @@ class Loops:
             (lambda: IDLE_S, self._idle),
             (lambda: SUMMARIES_S, self._summaries),
             (lambda: observed.ASK_S, self._name_observed),
-            (lambda: DAY_S, self._forget),
         )
-        return [asyncio.create_task(self._every(pause, what)) for pause, what in every]
+        rounds = [self._every(pause, what) for pause, what in every]
+        rounds += [self._every(pause, what, acts=True) for pause, what in acting]
+        return [asyncio.create_task(one) for one in rounds]
 
-    async def _every(self, pause: Callable[[], float], what: Callable[[], Awaitable[None]]) -> None:
-        """Run ``what`` for ever; a fault is logged and the next round tries again."""
+    async def _every(
+        self,
+        pause: Callable[[], float],
+        what: Callable[[], Awaitable[None]],
+        *,
+        acts: bool = False,
+    ) -> None:
+        """Run ``what`` for ever; a fault is logged and the next round tries again. ``acts``: only
+        while this colocd is the active one, which Slurm must have told."""
         name = getattr(what, "__name__", "loop").strip("_")
+        if acts:
+            await self._active.wait()
         while True:
             try:
-                await what()
+                if not acts or not self._parts.standby:
+                    await what()
             except ColocError as err:
                 log.warning(name, error=err.message)
             except Exception:
@@ -88,7 +103,10 @@ class Loops:
         parts = self._parts
         before = parts.role.part
         await parts.role.refresh()
-        if parts.role.part is Part.ACTIVE and before is not Part.ACTIVE:
+        if parts.role.part is not Part.ACTIVE:
+            return
+        self._active.set()
+        if before is not Part.ACTIVE:
             if parts.cluster.shape is None:
                 await self._refresh()
             await parts.watcher.see_all()
@@ -96,8 +114,6 @@ class Loops:
 
     async def _reconcile(self) -> None:
         parts = self._parts
-        if parts.standby:
-            return
         for job_id in epilog.drain(parts.store, parts.config.hooks.spool_dir):
             log.info("spool", jobid=job_id)
             self._ends.poll(job_id)
@@ -114,12 +130,10 @@ class Loops:
             await asyncio.sleep(0.1)
 
     async def _name_observed(self) -> None:
-        if not self._parts.standby:
-            await observed.name_them(self._parts.store, self._parts.slurm)
+        await observed.name_them(self._parts.store, self._parts.slurm)
 
     async def _place(self) -> None:
-        if not self._parts.standby:
-            await self._parts.placement.round()
+        await self._parts.placement.round()
 
     async def _recover(self) -> None:
         parts, recovering = self._parts, self._ends.recovering
@@ -133,17 +147,13 @@ class Loops:
             await parts.resizer.round()
 
     async def _slots(self) -> None:
-        if not self._parts.standby:
-            await self._parts.slots.round()
+        await self._parts.slots.round()
 
     async def _idle(self) -> None:
-        if not self._parts.standby:
-            await self._parts.idle.round()
+        await self._parts.idle.round()
 
     async def _summaries(self) -> None:
-        if not self._parts.standby:
-            await self._parts.summaries.round()
+        await self._parts.summaries.round()
 
     async def _stretch(self) -> None:
-        if not self._parts.standby:
-            await self._parts.stretcher.round()
+        await self._parts.stretcher.round()

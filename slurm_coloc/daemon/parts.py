@@ -117,4 +117,4 @@ class Parts:
         self.slots = Slots(context, self.watcher.poll_once)
         self.idle = IdleJobs(context)
         self.summaries = Summaries(context)
-        self.resizer = Resizer(context)
+        self.resizer = Resizer(context, self.placement.forget_shares)

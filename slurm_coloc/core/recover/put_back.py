@@ -45,6 +45,10 @@ def next_step(view: JobView, goal: Goal) -> Step:
         # Our order may still be carried out (slurmctld may have been away), or was lost.
         return Step.WAIT if view.completing else Step.LOST
     if view.restarts > goal.restart + 1 or view.state != "PENDING":
+        if goal.excluded and not view.ended:
+            # Every later run excludes the node too, and only a job that waits can be updated.
+            waits = view.state == "PENDING" and not view.completing
+            return Step.ADMIT if goal.over and waits else Step.WAIT
         return Step.WAIT if view.completing else Step.DONE
     if view.completing:
         return Step.WAIT

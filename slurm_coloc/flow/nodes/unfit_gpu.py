@@ -30,8 +30,9 @@ log = structlog.get_logger()
 # slurmctld may carry out an unanswered order up to so many seconds later.
 ORDER_S = 120.0
 STEPS_A_ROUND = 6
-# Seconds between two checks of a waiting job: there may be hundreds, each a command.
-LOOK_S = 20.0
+# Seconds between two checks of a job that waits, and of one that runs and still excludes a node:
+# there may be hundreds, each a command.
+LOOK_S, RUNS_S = 20.0, 120.0
 
 
 class Gate:
@@ -140,7 +141,8 @@ class Gate:
         for _ in range(STEPS_A_ROUND):
             view = await self._slurm.job(row.job_id)
             if view is None or view.decision != row.decision:
-                self._close(row, "lost", "slurmctld no longer knows the job")
+                gone = "done" if row.excluded and row.delayed else "lost"
+                self._close(row, gone, "slurmctld no longer knows the job")
                 return
             age_s = time.time() - row.created_s
             if view.restarts == row.restart and not view.ended and age_s < ORDER_S:
@@ -156,7 +158,10 @@ class Gate:
             step = next_step(view, goal)
             if step is Step.WAIT:
                 if row.delayed:
-                    self._later[row.key] = time.monotonic() + LOOK_S
+                    waits = view.state == "PENDING"
+                    self._later[row.key] = time.monotonic() + (LOOK_S if waits else RUNS_S)
+                    if not waits:
+                        self._see(view)
                 return
             if step in (Step.DONE, Step.LOST):
                 text = "back in the queue" if step is Step.DONE else "the job had started"
@@ -210,7 +215,7 @@ class Gate:
     def _list(self, row: PutBack, *more: str) -> str:
         """ExcNodeList: the owner's nodes, those of other open put-backs, and ``more``."""
         others = self._store.putbacks.open_of(row.decision, row.job_id)
-        ours = [one.node for one in others if one.excluded and one.node != row.node]
+        ours = [one.node for one in others if one.excluded and one.key != row.key]
         return ",".join(dict.fromkeys(filter(None, (row.was, *ours, *more))))
 
     def _wait_s(self, row: PutBack) -> int:

@@ -7,7 +7,7 @@ gets one of its own only by that change.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from slurm_coloc.adapters.store import Store
@@ -69,7 +69,12 @@ def _noted_shards(store: Store, job: Queued, decision: StoredDecision) -> int:
         # A task that has run may have been a share, which only its array's events tell.
         said = _said(one for one in events if one.job_id or not job.array_id)
         return shards_in(said[-1]) if said else 0
-    for one in reversed(store.events(decision.id, job.array_id) + events):
+    return newest_shards(store.events(decision.id, job.array_id) + events)
+
+
+def newest_shards(events: Sequence[Event]) -> int:
+    """The shards of the next pin of an array's task by these events; 0: it keeps a whole GPU."""
+    for one in reversed(events):
         # "siblings": by the outcome of another task all of them ask for something else.
         if one.kind == "siblings" or shards_in(one.text):
             return shards_in(one.text)

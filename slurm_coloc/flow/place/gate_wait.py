@@ -15,7 +15,7 @@ import structlog
 from slurm_coloc.core.place.gate_wait import Way, way_of
 from slurm_coloc.core.place.node_gate import OPENED, SHUT_PCT, joined, limit_pct, own_part
 from slurm_coloc.core.place.queued_jobs import Queued
-from slurm_coloc.core.place.steering import Waiting
+from slurm_coloc.core.place.steering import Waiting, Why
 from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.errors import SlurmError
@@ -29,6 +29,8 @@ log = structlog.get_logger()
 # Slurm's reasons: the job waits for a constraint; Slurm takes it for impossible.
 WAITS, IMPOSSIBLE = "Constraints", "BadConstraints"
 WITHOUT_END = float("inf")
+# Jobs wait for these also where a start time costs them their age (docs/adr/0021).
+ALL_THE_SAME = (Why.BOUND, Why.WHOLE)
 Fields = dict[str, str | int]
 
 
@@ -54,8 +56,9 @@ class GateWait:
     def _later(self) -> Fields:
         return {"begin_time": int(time.time() + AHEAD * self._interval_s) + 1}
 
-    async def wait(self, shape: ClusterShape, job: Queued, waiting: Waiting) -> Fields:
-        """Keep a job waiting. Raises SlurmError."""
+    async def wait(self, shape: ClusterShape, job: Queued, waiting: Waiting, why: Why) -> Fields:
+        """Keep a job waiting; {} where that would cost its age (docs/adr/0021). Raises
+        SlurmError."""
         now, until_s = time.time(), self._memory.waits_until.get(key(job))
         if way_of(shape) is Way.EXTRA:
             text = self._constraint(waiting) if until_s != WITHOUT_END else None
@@ -66,6 +69,8 @@ class GateWait:
             self._memory.free.discard(key(job))
             wanted = joined(extra, text)
             return {} if extra == wanted else {"Extra": wanted}
+        if until_s is None and way_of(shape) is Way.NONE and why not in ALL_THE_SAME:
+            return {}  # one that has waited so since its submission has no age to lose
         if until_s is not None and until_s - now >= (AHEAD - 1) * self._interval_s:
             return {}
         self._memory.waits_until[key(job)] = now + AHEAD * self._interval_s

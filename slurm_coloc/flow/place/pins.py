@@ -173,7 +173,7 @@ class Placer:
         try:
             fields = subject.fields(answer, shape)
             if answer.act is Act.WAIT:
-                fields |= await self.gate_wait.wait(shape, job, subject.waiting)
+                fields |= await self.gate_wait.wait(shape, job, subject.waiting, answer.why)
             else:
                 fields |= await self.gate_wait.go(job)
             if not fields:

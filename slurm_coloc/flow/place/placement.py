@@ -40,6 +40,10 @@ class Placement:
         await self._placer.gate_wait.mend(await self._slurm.queue() if queue is None else queue)
         self._free = not self._gate.carry
 
+    def forget_shares(self) -> None:
+        """What jobs on whole GPUs get with their pin was noted anew (flow/recover/array_tasks)."""
+        self._placer._memory.unpinned.clear()
+
     async def close(self) -> None:
         await self._gate.close()
 

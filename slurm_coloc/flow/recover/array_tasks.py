@@ -7,6 +7,7 @@ on recoveries do not apply: it prevents failures.
 """
 
 import time
+from collections.abc import Callable
 
 import structlog
 
@@ -17,10 +18,12 @@ from slurm_coloc.core.records.lists import ArrayPlan
 from slurm_coloc.core.records.runs import Run, StoredDecision
 from slurm_coloc.core.recover.array_tasks import Share, new_request, waiting
 from slurm_coloc.core.recover.outcome import Outcome
-from slurm_coloc.core.slurm.gres import count_of, on_slice
+from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.gres import count_of, on_slice, without_pin
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
+from slurm_coloc.flow.place.changes import newest_shards, shards_in, unpinned_text
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 
 log = structlog.get_logger()
@@ -90,9 +93,17 @@ def _to_whole(was: str, goal: str) -> bool:
     return on_slice(was) and bool(goal) and not on_slice(goal)
 
 
+def unpinned(tres: str, shape: ClusterShape | None) -> str:
+    """The request without the pin of its last run."""
+    pins = {kind for node in shape.nodes for kind in node.devices} if shape else set()
+    return without_pin(tres, pins)
+
+
 class Resizer:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, noted: Callable[[], None]) -> None:
+        """``noted``: called when the shares of tasks that ask for whole GPUs were noted anew."""
         self._store, self._slurm, self._off = context.store, context.slurm, context.off
+        self._shape, self._noted = context.shape, noted
 
     async def round(self) -> None:
         """One round over every array with an open plan."""
@@ -102,20 +113,21 @@ class Resizer:
             await self._resize(row)
 
     async def _resize(self, row: ArrayPlan) -> None:
+        goal, told = self._goal(row)
         views = await self._slurm.tasks_of(row.array_job_id)
-        targets = waiting(views, row.decision, row.was, row.tres)
+        targets = waiting(views, row.decision, row.was, goal)
         if not targets:
-            self._close(row, "done")
+            self._close(row, "done", goal, told)
             return
         trouble = ""
         for target in targets[:RECORDS_A_ROUND]:
             try:
-                await self._slurm.set_gres(target.handle, row.tres)
+                await self._slurm.set_gres(target.handle, goal)
             except SlurmError as err:
                 # Slurm refuses tasks that started meanwhile, and changes the others.
                 trouble = err.message
         views = await self._slurm.tasks_of(row.array_job_id)
-        left = sum(one.tasks for one in waiting(views, row.decision, row.was, row.tres))
+        left = sum(one.tasks for one in waiting(views, row.decision, row.was, goal))
         changed = sum(one.tasks for one in targets) - left
         self._store.arrays.change(
             row,
@@ -124,24 +136,47 @@ class Resizer:
             updated_s=time.time(),
         )
         if not left:
-            self._close(row, "done")
+            self._close(row, "done", goal, told)
         elif row.tries >= MAX_TRIES:
-            self._close(row, "failed", trouble)
+            self._close(row, "failed", goal, told, trouble)
 
-    def _close(self, row: ArrayPlan, state: str, trouble: str = "") -> None:
-        why = "a task ran out of GPU memory" if row.why == "oom-gpu" else "of the measured peaks"
-        text = f"{row.tasks} waiting tasks of the array ask for {row.tres} now: {why}"
+    def _goal(self, row: ArrayPlan) -> tuple[str, str]:
+        """What the waiting tasks are to ask for, on any GPU. Where each asks for a whole GPU until
+        it is pinned, that; and the text that tells the next pin's share, noted before anything is
+        changed: a round of placing may come in between."""
+        tres = unpinned(row.tres, self._shape())
+        decision = self._store.decisions.of(row.decision)
+        events = self._store.events(row.decision, row.array_job_id)
+        if decision is None or not any(shards_in(one.text) for one in events):
+            return tres, ""
+        shards = count_of(tres, "shard") or 0
+        told = unpinned_text(shards, _why(row)) if shards else _request_text("the", tres, row)
+        if newest_shards(events) != shards:
+            self._store.note(row.decision, None, "siblings", told)
+            self._noted()
+        return decision.exclusive_tres, told
+
+    def _close(self, row: ArrayPlan, state: str, goal: str, told: str, trouble: str = "") -> None:
+        text = told or _request_text(str(row.tasks), goal, row)
         if trouble:
             text += f"; given up for the others: {trouble}"
         with self._store.transaction():
             self._store.arrays.change(row, state=state, updated_s=time.time())
-            if row.tasks or trouble:
+            if trouble or (row.tasks and not told):
                 self._store.note(row.decision, None, "siblings", text)
         log.info(
             "siblings",
             array=row.array_job_id,
             decision=row.decision,
-            tres=row.tres,
+            tres=goal,
             tasks=row.tasks,
             result=state,
         )
+
+
+def _why(row: ArrayPlan) -> str:
+    return "a task ran out of GPU memory" if row.why == "oom-gpu" else "of the measured peaks"
+
+
+def _request_text(tasks: str, tres: str, row: ArrayPlan) -> str:
+    return f"{tasks} waiting tasks of the array ask for {tres} now: {_why(row)}"

@@ -13,20 +13,15 @@ import structlog
 from slurm_coloc.core.records.lists import PutBack, Recovery
 from slurm_coloc.core.records.runs import Key
 from slurm_coloc.core.recover.next_try import Way
-from slurm_coloc.core.recover.recovery import (
-    Goal,
-    Place,
-    Step,
-    next_step,
-    priority_for,
-    settled_priority,
-)
-from slurm_coloc.core.slurm.gres import called, same_gres, without_pin
+from slurm_coloc.core.recover.recovery import Goal, Step, next_step
+from slurm_coloc.core.slurm.gres import called, same_gres
 from slurm_coloc.core.slurm.job import JobView
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
 from slurm_coloc.flow.recover import dependents
 from slurm_coloc.flow.recover.alternative_nodes import excluded_before
+from slurm_coloc.flow.recover.array_tasks import unpinned
+from slurm_coloc.flow.recover.priority_boost import PriorityBoost
 from slurm_coloc.flow.recover.retry_limit import refused
 
 log = structlog.get_logger()
@@ -50,77 +45,6 @@ def _is_ours(view: JobView, work: Recovery) -> bool:
         return True
     fits = view.uid == work.uid and view.restarts == work.restart + 1
     return work.held and fits and view.held
-
-
-class PriorityBoost:
-    """Raises recovered jobs in the queue, for a while."""
-
-    def __init__(self, context: Context) -> None:
-        self._recovery = context.config.recovery
-        self._store, self._slurm = context.store, context.slurm
-
-    async def fields(self, work: Recovery, view: JobView) -> dict[str, str | int]:
-        """Fields of ``scontrol update`` that set the requeued job's priority."""
-        recovery, place = self._recovery, _place(work)
-        if recovery.raise_by == "priority":
-            waiting = await self._slurm.waiting() if place.front else []
-            value = priority_for(view, place, recovery.priority, waiting)
-            return {} if value is None else {"Priority": value}
-        if recovery.raise_by == "nice" and place.front:
-            # The owner's value, stored before it is changed.
-            nice = work.nice
-            if nice is None:
-                nice = (await self._slurm.terms(view.handle)).nice
-                self._store.recoveries.change(work, nice=nice)
-            return {"Nice": nice + recovery.nice}
-        if recovery.raise_by == "qos" and recovery.qos and place.front:
-            return {"QOS": recovery.qos}
-        return {}
-
-    async def round(self) -> None:
-        """End the boost of every job whose time is over."""
-        before_s = time.time() - self._recovery.raise_for_s
-        for work in self._store.recoveries.raised():
-            if (work.raised_s or 0.0) > before_s:
-                return
-            try:
-                await self._settle(work)
-            except SlurmError as err:
-                log.warning("recover", jobid=work.job_id, error=err.message)
-                if err.away:
-                    return  # slurmctld would not answer the others either
-                self._store.recoveries.change(work, raised_s=None)
-
-    async def _settle(self, work: Recovery) -> None:
-        view = await self._slurm.job(work.job_id)
-        newest = self._store.recoveries.of_job(work.decision, work.job_id)[-1]
-        raised_s = None
-        if view is None or view.decision != work.decision or newest.restart > work.restart:
-            pass
-        elif view.state == "PENDING" and not view.held:  # a release would end its owner's hold
-            await self._take_back(work, view)
-            text = f"waited {self._recovery.raise_for_s:g} s at its raised place: not raised now"
-            self._store.note(work.decision, work.job_id, "recover", text)
-            log.info("recover", jobid=work.job_id, step="settle", priority=view.priority)
-        elif view.state != "PENDING" and not view.ended:
-            raised_s = time.time()  # what is set outlives a requeue: seen to again
-        self._store.recoveries.change(work, raised_s=raised_s)
-
-    async def _take_back(self, work: Recovery, view: JobView) -> None:
-        settled = settled_priority(_place(work))
-        if self._recovery.raise_by == "nice":
-            await self._slurm.update(view.handle, Nice=work.nice or 0)
-        elif self._recovery.raise_by == "qos" and work.qos:
-            await self._slurm.update(view.handle, QOS=work.qos)
-        elif settled is not None:
-            await self._slurm.update(view.handle, Priority=settled)
-        else:
-            # A release computes the priority anew, also of a job that is not held (tried on 22.05).
-            await self._slurm.release(view.handle)
-
-
-def _place(work: Recovery) -> Place:
-    return Place(work.front, work.base)
 
 
 #: what `coloc explain` says of a step that is done
@@ -205,7 +129,7 @@ class Recoverer:
                 self._store.recoveries.change(work, held=True, late=not view.completing)
             await self._slurm.requeue_hold(view.handle)
         elif step is Step.SET_GRES:
-            tres = self._unpinned(work.tres)
+            tres = unpinned(work.tres, self._context.shape())
             await self._slurm.set_gres(view.handle, tres)
             text = f"asks for {tres}"
         elif step is Step.EXCLUDE:
@@ -230,12 +154,6 @@ class Recoverer:
             self._store.recoveries.change(work, raised=True, raised_s=raised_s)
         log.info("recover", jobid=job_id, decision=work.decision, step=str(step))
         self._store.note(work.decision, job_id, "recover", text)
-
-    def _unpinned(self, tres: str) -> str:
-        """The request without the pin of its last run."""
-        shape = self._context.shape()
-        pins = {kind for node in shape.nodes for kind in node.devices} if shape else set()
-        return without_pin(tres, pins)
 
     async def _exclude(self, work: Recovery, view: JobView) -> str:
         """Exclude the node where others ended the job, where another could take it; the text of the

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.config import parse_config
 from slurm_coloc.core.records.lists import Recovery
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.job import JobView, Terms
@@ -57,6 +56,9 @@ class Refusing:
 
     async def update(self, handle: str, **fields: object) -> None:
         self.view = replace(self.view, priority=100_000)
+
+    async def terms(self, handle: str) -> Terms:
+        return Terms()
 
 
 @pytest.fixture
@@ -190,72 +192,3 @@ def test_where_no_other_node_could_take_it_it_may_go_back(store: Store) -> None:
     rounds(store, slurm, 1)
     assert all("ExcNodeList" not in fields for fields in slurm.done)
     assert store.recoveries.open() == store.putbacks.open() == []
-
-
-def test_the_time_at_the_front_ends(store: Store) -> None:
-    slurm = Recording()
-    rounds(store, slurm, 1)
-    assert slurm.view.priority == 100_000
-    [raised] = store.recoveries.raised()
-    rounds(store, slurm, 1)
-    assert slurm.view.priority == 100_000, "its time is not over"
-    store.recoveries.change(raised, raised_s=time.time() - 7200)
-    released = slurm.released
-    rounds(store, slurm, 1)
-    assert (slurm.released, slurm.view.priority) == (released + 1, 10)
-    assert store.recoveries.raised() == []
-    assert "not raised now" in store.events("0123456789ab", 7)[-1].text
-
-
-def test_a_job_that_slurm_put_back_later_is_not_in_front_for_good(store: Store) -> None:
-    """It had started within its time; preempted, it waits with the priority that was set."""
-    slurm = Recording()
-    rounds(store, slurm, 1)
-    waits = slurm.view
-    for state, released in (("RUNNING", 0), ("PENDING", 1)):
-        slurm.view = replace(waits, state=state, restarts=waits.restarts + (state == "PENDING"))
-        [raised] = store.recoveries.raised()
-        store.recoveries.change(raised, raised_s=time.time() - 7200)
-        before = slurm.released
-        rounds(store, slurm, 1)
-        assert slurm.released == before + released
-    assert slurm.view.priority == 10 and store.recoveries.raised() == []
-
-
-def test_what_has_ended_is_not_asked_for_again(store: Store) -> None:
-    slurm = Recording()
-    rounds(store, slurm, 1)
-    [raised] = store.recoveries.raised()
-    store.recoveries.change(raised, raised_s=time.time() - 7200)
-    slurm.view = replace(slurm.view, state="COMPLETED")
-    rounds(store, slurm, 1)
-    assert store.recoveries.raised() == []
-
-
-def test_a_hold_of_the_owner_s_outlives_the_time_at_the_front(store: Store) -> None:
-    slurm = Recording()
-    rounds(store, slurm, 1)
-    [raised] = store.recoveries.raised()
-    store.recoveries.change(raised, raised_s=time.time() - 7200)
-    slurm.view = replace(slurm.view, priority=0)
-    released = slurm.released
-    rounds(store, slurm, 1)
-    assert slurm.released == released
-    assert store.recoveries.raised() == []
-
-
-def test_by_nice_the_owner_s_own_value_comes_back(store: Store) -> None:
-    slurm = Recording()
-
-    async def terms(handle: str) -> Terms:
-        return Terms(nice=7)
-
-    slurm.terms = terms  # type: ignore[attr-defined]
-    config = parse_config({"recovery": {"raise_by": "nice"}}, "test")
-    recoverer = Recoverer(context(store, slurm, config), lambda view: None)
-    asyncio.run(recoverer.round())
-    assert slurm.done[-1]["Nice"] == 7 - 10_000
-    [raised] = store.recoveries.raised()
-    store.recoveries.change(raised, raised_s=time.time() - 7200)
-    asyncio.run(recoverer.round())
-    assert slurm.done[-1] == {"Nice": 7}

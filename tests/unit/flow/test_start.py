@@ -17,15 +17,20 @@ from typing import Any, cast
 import pytest
 
 from slurm_coloc.adapters.slurm import SlurmClient
+from slurm_coloc.adapters.slurm.commands.parse import parse_ping
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.slurm.cluster import ClusterShape
+from slurm_coloc.core.slurm.controller import Controller
 from slurm_coloc.daemon import Daemon, front_process
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.estimate.api import AUTO, registry
 from slurm_coloc.estimate.request import WARM_UP, Given
 from slurm_coloc.estimate.variants import prepared
+from slurm_coloc.flow.cluster import role
+from slurm_coloc.flow.cluster.role import Role
 from slurm_coloc.flow.cluster.shape import ShapeCache
 from slurm_coloc.flow.estimators.calibrations import defaults_of, load_stacks
+from tests.unit.flow.test_role import BOTH, ONE
 
 SHAPE = ClusterShape("c", (24, 11, 5))
 
@@ -164,3 +169,48 @@ def test_a_front_that_hangs_is_replaced(config: Config, monkeypatch: pytest.Monk
 
     start(config, known, another)
     assert not config.daemon.socket.exists()
+
+
+@pytest.mark.parametrize(
+    ("ping", "host", "acts"), [(ONE, "x", True), (BOTH, "ctl1", True), (BOTH, "ctl2", False)]
+)
+def test_nobody_acts_before_slurm_has_told_who_does(
+    config: Config, monkeypatch: pytest.MonkeyPatch, ping: str, host: str, acts: bool
+) -> None:
+    """A standby would act once at each start. A single one acts as soon as it is told, also where
+    the first question had no answer."""
+    monkeypatch.setattr(role, "LOOK_S", 0.1)
+    asked: list[float] = []
+    acted: list[float] = []
+
+    async def controllers() -> list[Controller]:
+        asked.append(time.monotonic())
+        await asyncio.sleep(0.05)
+        if len(asked) == 1:
+            raise SlurmError("no answer", "slurm-timeout")
+        return parse_ping(ping)
+
+    async def act() -> None:
+        acted.append(time.monotonic())
+
+    async def run() -> None:
+        daemon, slurm = Daemon(config, None), Slurm(known)
+        parts = daemon.parts
+        slurm.controllers = controllers  # type: ignore[attr-defined]
+        parts.role = Role(cast(SlurmClient, slurm), host)
+        for part in (parts.placement, parts.slots, parts.stretcher, parts.idle, parts.summaries):
+            monkeypatch.setattr(part, "round", act)
+        monkeypatch.setattr(parts.watcher, "reconcile", act)
+        tasks = daemon.loops.others()
+        until_s = time.monotonic() + (10.0 if acts else 0.6)
+        while len(acted) < 6 and time.monotonic() < until_s:
+            await asyncio.sleep(0.02)
+        for task in tasks:
+            task.cancel()
+        await daemon.parts.placement.close()
+        parts.store.close()
+
+    asyncio.run(run())
+    assert len(asked) > 1
+    assert len(acted) == (6 if acts else 0)
+    assert all(at > asked[1] for at in acted)

@@ -145,10 +145,41 @@ def test_a_node_excluded_before_is_not_taken_for_its_owner_s(store: Store) -> No
     go_on(store, slurm)
     assert slurm.list == "x1,n1"
     slurm.view = replace(slurm.view, state="RUNNING", nodes="n2", priority=9, reason="")
-    go_on(store, slurm)
-    assert store.putbacks.open() == []
+    go_on(store, slurm, exclude_s=0)
+    assert slurm.list == "x1,n1", "no list of a job that runs is changed"
     found = asyncio.run(excluded_before(context(store, slurm, shape=TWO), slurm.view, "n2"))
     assert found == "x1"
+
+
+def test_a_node_is_given_back_in_a_later_run_too(store: Store) -> None:
+    """It started elsewhere in time, and waits again: preempted, or at its time slot's end."""
+    slurm = Slurm(excluded="x1")
+    assert judge(store, slurm, TWO)["back"]
+    go_on(store, slurm)
+    waits = slurm.view
+    seen: list[JobView] = []
+    slurm.view = replace(waits, state="RUNNING", nodes="n2", priority=9, reason="")
+    gate = Gate(context(store, slurm, shape=TWO), seen.append)
+    asyncio.run(gate.round())
+    assert [view.state for view in seen] == ["RUNNING"], "its run is followed"
+    slurm.view = replace(waits, restarts=2, priority=9, reason="Priority")
+    go_on(store, slurm, exclude_s=0)
+    assert slurm.list == "x1" and store.putbacks.open() == []
+
+
+def test_a_node_excluded_twice_is_given_back_once(store: Store) -> None:
+    """The second time it was put back there after the first exclusion's end."""
+    slurm = Slurm(excluded="x1")
+    assert judge(store, slurm, TWO)["back"]
+    go_on(store, slurm)
+    first = store.putbacks.open()[0]
+    again = replace(first, restart=2, created_s=first.created_s + 1800)
+    store.putbacks.add(again)
+    slurm.view = replace(slurm.view, restarts=3)
+    store.putbacks.change(first, created_s=first.created_s - 7200)
+    go_on(store, slurm)
+    assert slurm.list == "x1,n1"
+    assert [row.restart for row in store.putbacks.open()] == [2]
 
 
 def test_a_node_that_must_not_be_excluded_is_waited_for(store: Store) -> None:

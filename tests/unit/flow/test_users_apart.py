@@ -20,6 +20,7 @@ from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.pins import Placer
 from tests.unit.flow.placers import (
+    AGES,
     CHANGE,
     ID,
     JOB,
@@ -28,6 +29,7 @@ from tests.unit.flow.placers import (
     SHARE,
     USE,
     Slurm,
+    placement,
     placer,
     run,
     submitted,
@@ -96,6 +98,24 @@ def test_without_a_gpu_of_its_own_it_waits_and_asks_for_a_whole_one(
     slurm = house(Slurm(ADA_RUNS, asks_whole), 0, 12)
     run(apart(store, slurm, tmp_path))
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_where_a_start_time_costs_age_only_who_has_none_waits(
+    store: Store, tmp_path: Path, begun: bool
+) -> None:
+    """A job that has waited for hours would begin anew. It asks for a whole GPU until it is pinned;
+    one that waits so since its submission has no age yet."""
+    other = replace(ADA_RUNS, job_id=4, handle="4", tres_per_node="gres/shard:a100-0:12")
+    slurm = house(Slurm(ADA_RUNS, other, replace(JOB, uid=BEN)), 12, 12)
+    shape = replace(AGES, constraints=False)
+    one = placement(store, slurm, tmp_path, shape, share_with="user")._placer
+    if begun:
+        one._memory.begun.add(ID)
+        slurm.jobs[2] = replace(JOB, uid=BEN, reason="BeginTime", start_s=time.time() + 5)
+    run(one)
+    waits = {"StartTime": "now+16"} if begun else {}
+    assert slurm.updates == [("7", {"TresPerNode": "gres/gpu:1", **waits})]
 
 
 def test_a_job_that_was_put_back_is_pinned_while_it_avoids_a_node(
