@@ -9,7 +9,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_coloc.core.decide.prepared import Prepared
 from slurm_coloc.core.per_user import PerUser
@@ -25,6 +25,11 @@ KNOWN, KNOWN_A_USER = 8192, 4096
 def hash_of(packed: str) -> str:
     """What a text is known by: SHA-256 of its forwarded form, as the SPANK plugin computes it."""
     return hashlib.sha256(packed.encode(errors="replace")).hexdigest()
+
+
+#: a setting of PyTorch's allocator that never takes more than none. sbatch --export puts it into the
+#: job's environment after the plugin has read sbatch's own
+GROWS = "expandable_segments:True"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +99,6 @@ class Texts:
         if ticket is None or ticket.uid != uid:
             return None
         self._tickets.drop(name)
+        if key.given.alloc_conf == GROWS and not ticket.key.given.alloc_conf:
+            key = replace(key, given=replace(key.given, alloc_conf=ticket.key.given.alloc_conf))
         return ticket.prepared if ticket.key == key and ticket.until_s > self._clock() else None

@@ -88,7 +88,7 @@ def test_a_ticket_is_its_user_s(desk: Desk) -> None:
         {"input": "3x224x224"},
         {"optimizer": "sgd"},
         {"precision": "amp"},
-        {"alloc_conf": "expandable_segments:True"},
+        {"alloc_conf": "roundup_power2_divisions:4"},
         {"text_sha256": "0" * 64},
         {"summary": pack(WARM_UP + "\n")},
     ],
@@ -101,6 +101,14 @@ def test_a_ticket_is_for_one_text_and_its_options(desk: Desk, other: dict[str, A
 def test_options_that_no_estimate_needs_are_free(desk: Desk) -> None:
     found = desk.submit(ticket=desk.ticket(), max_slowdown=1.5, slot=600, kind="srun")
     assert found.by == "ticket"
+
+
+def test_what_export_sets_of_the_allocator_costs_no_share(desk: Desk) -> None:
+    """`sbatch --export=ALL,PYTORCH_CUDA_ALLOC_CONF=...`: the plugin has not seen it. The other way
+    the estimate may be too low."""
+    grows = {"alloc_conf": "expandable_segments:True"}
+    assert desk.submit(ticket=desk.ticket(), **grows).by == "ticket"
+    assert refused(desk.submit(ticket=desk.ticket(**grows)))
 
 
 def test_a_ticket_grows_old(desk: Desk) -> None:
