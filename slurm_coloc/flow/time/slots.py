@@ -204,9 +204,8 @@ class Slots:
             text = "back in the queue, behind others of its priority" + _left(left)
         elif step is Step.BOUND:
             if left is not None:
-                # At a limit that is over Slurm would end it at once.
-                ran_s = now - (view.start_s or now)
-                left = max(left, ran_s + slot.warn_s + self._config.grace_s)
+                # At a limit that is over Slurm would end it at once: it has the time to save.
+                left = max(left, now - (view.start_s or now) + slot.warn_s)
                 await self._slurm.update(view.handle, **_bound(left))
                 change(row, total_s=row.used_s + left)
             change(row, placed=True, updated_s=now)

@@ -125,6 +125,8 @@ class Recorder:
         evidence = report.evidence
         share_mib = promised_mib(run.tres, decision)
         end_s = (view.end_s if view else None) or report.ended_s or now
+        # On some releases the Epilog of a run that requeued itself has the next one's number.
+        end_s = end_s if end_s > (run.start_s or 0.0) else now
         over = ended(run, view, end_s, share_mib)
         uses = self._store.reports.uses(run, _since_s(run))
         began = outcome is not Outcome.PUT_BACK
