@@ -39,6 +39,7 @@ def test_observe_from_the_wheel_and_out_again(hosts: Hosts) -> None:
     hosts.guide(LOGIN, f"{INSTALL} && {COLOC} init --apply --edit plugstack.conf")
     report("leave", hosts, begin)
     until(lambda: linked(hosts) == set(NODES), 60, "both agents are linked")
+    replaced(hosts)
     hosts.put(LOGIN, MODEL, hosts.model())
     for _ in range(2):  # see test_install.observe
         job_id = hosts.sbatch(SHARE.replace(SHARE.split()[0], f"--coloc={MODEL}"))
@@ -64,3 +65,11 @@ def test_observe_from_the_wheel_and_out_again(hosts: Hosts) -> None:
         kept = {"/var/lib/slurm-coloc", "/var/spool/slurm-coloc"}
         assert {p for p in left if not p.startswith("/var/lib/slurm-coloc/")} <= kept, (host, left)
     until(lambda: hosts.states() <= UP, 60, "the nodes are up")
+
+
+def replaced(hosts: Hosts) -> None:
+    """As after `pip install` of a newer wheel: `coloc init` replaces what the older one left."""
+    for host, name in ((CONTROLLER, "coloc.lua"), (NODES[0], "coloc-prolog")):
+        path = f"/usr/libexec/slurm-coloc/{name}"
+        hosts.run(host, f"cp {path} /root/{name} && echo >> {path}")
+        hosts.run(host, f"{COLOC} init --apply && cmp {path} /root/{name} && rm /root/{name}")

@@ -110,8 +110,7 @@ class Measurer:
         return self._settings.run_dir
 
     def tick(self) -> int | None:
-        """Take one sample; the job whose own profiler runs now, if any. Raises GpuError where
-        NVML does not start."""
+        """Take one sample; the job whose own profiler runs now. Raises GpuError without NVML."""
         now_s, mono_s = time.time(), time.monotonic()
         if self._present.refresh() or not self._at_s:
             self._match(now_s)
@@ -137,8 +136,7 @@ class Measurer:
         self._write(now_s)
 
     def hear(self) -> None:
-        """Note what the driver has reported, and write it: between two samples. A job may have come
-        since the last."""
+        """Note and write what the driver has reported; a job may have come since a sample."""
         if self._present.refresh():
             self._match(time.time())
         if self._note_xids():
@@ -191,8 +189,7 @@ class Measurer:
         smact = use.add(now_s, mine, energy_j, others)
         self.overruns.see(job, use, mine, now_s)
         found, use.why = sources(mine)
-        if self.xids.why:
-            use.why["xid"] = self.xids.why
+        use.why |= {"xid": self.xids.why} if self.xids.why else {}
         use.sources = {name: one or use.sources.get(name) for name, one in found.items()}
         self._add_statistics(use)
         run.held_mib = sum(one.mib_of(job.job_id) for one in mine)
@@ -233,9 +230,8 @@ class Measurer:
             for reading in mine:
                 strange = [one for one in reading.held if one.job_id is None and one.mib]
                 for one in strange[:3]:
-                    once(
-                        "foreign", f"pid {one.pid} of no job holds {one.mib} MiB on {reading.uuid}"
-                    )
+                    text = f"pid {one.pid} of no job holds {one.mib} MiB on {reading.uuid}"
+                    once("foreign", text)
 
     def _account(self, readings: list[Reading], now_s: float) -> None:
         due = bool(self._runs) and now_s - self._accounted_s >= ACCOUNT_S

@@ -27,8 +27,8 @@ def hash_of(packed: str) -> str:
     return hashlib.sha256(packed.encode(errors="replace")).hexdigest()
 
 
-#: a setting of PyTorch's allocator that never takes more than none. sbatch --export puts it into the
-#: job's environment after the plugin has read sbatch's own
+#: a setting of PyTorch's allocator that never takes more than none. sbatch --export puts it into
+#: the job's environment after the plugin has read sbatch's own
 GROWS = "expandable_segments:True"
 
 

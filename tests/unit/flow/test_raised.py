@@ -15,8 +15,7 @@ from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.slurm.job import Terms
 from slurm_coloc.errors import SlurmError
-from slurm_coloc.flow.recover.priority_boost import PriorityBoost
-from slurm_coloc.flow.recover.recover import Recoverer
+from slurm_coloc.flow.recover.recover import PriorityBoost, Recoverer
 from slurm_coloc.flow.recover.retry_limit import MAX_TRIES
 from slurm_coloc.flow.watch.adopt import adopt
 from tests.unit.flow import test_recover as recovering

@@ -167,5 +167,5 @@ def test_without_matplotlib_it_says_what_to_install(
         return whole(name, *more, **others)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UsageFault, match=r"pip install 'slurm-coloc\[plot\]'"):
+    with pytest.raises(UsageFault, match=r"pip install matplotlib"):
         check_path(tmp_path / "a.png")
