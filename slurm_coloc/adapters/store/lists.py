@@ -168,7 +168,7 @@ class Stretches(_ListOfRuns[StretchedRun]):
                WHERE (r.open = 1 OR r.end_s > (
                  SELECT coalesce(min(s.at_s), ?) FROM stretches s JOIN runs o
                    ON o.decision = s.decision AND o.job_id = s.job_id AND o.restart = s.restart
-                 WHERE o.open = 1))
+                 WHERE o.open = 1 AND o.state IN ('RUNNING', 'CONFIGURING')))
                  AND r.start_s IS NOT NULL AND r.outcome IS NOT 'put-back'
                  AND r.state <> 'PENDING'
                ORDER BY r.start_s""",

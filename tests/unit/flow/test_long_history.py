@@ -12,6 +12,7 @@ import pytest
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.adapters.store.schema import MIGRATIONS
+from slurm_coloc.core.records.lists import StretchedRun
 from slurm_coloc.core.records.runs import Run
 from tests.bench import store_bench
 from tests.unit.flow.test_store import decision, run_row
@@ -135,3 +136,21 @@ def test_who_ran_beside_was_on_its_node(tmp_path: Path) -> None:
     assert {run.job_id for run in store.runs.beside(mine, 150, 160)} == {2, 4, 5, 6}
     assert {run.job_id for run in store.runs.beside(wide, 150, 160)} == {1, 2, 3, 5, 6}
     assert {run.job_id for run in store.runs.beside(mine, 200, 260)} == {2}
+
+
+@pytest.mark.parametrize(("state", "ended"), [("RUNNING", [8]), ("SUSPENDED", [])])
+def test_a_suspended_share_does_not_keep_what_has_ended(
+    tmp_path: Path, state: str, ended: list[int]
+) -> None:
+    """Its loss is not counted on, so that all runs since would be read each five seconds."""
+    store, now = Store.open(tmp_path), time.time()
+    store.decisions.add(decision())
+    share, other = run_row(state=state, start_s=now - 900), run_row(job_id=8, start_s=now - 900)
+    store.runs.see(share)
+    store.runs.see(other)
+    store.runs.close(other, outcome="completed", end_s=now - 300)
+    store.stretches.add(
+        StretchedRun(*share.key, uid=1000, base_s=3600.0, set_s=None, at_s=now - 600, start_s=now - 900,
+                     created_s=now, updated_s=now)
+    )  # fmt: skip
+    assert [run.job_id for run in store.stretches.present(now) if not run.open] == ended
