@@ -57,12 +57,13 @@ def register(app: typer.Typer) -> None:
 
         def show() -> None:
             answer = call(load_config(), "gpus", {})
-            if answer.get("private"):
+            hidden = {"private": True} if answer.get("private") else {}
+            if hidden:
                 print("coloc: PrivateData=jobs: job ids are not shown", file=sys.stderr)
             for node, why in answer["without"].items():
                 print(f"coloc: {render.plain(node)}: {render.plain(why)}", file=sys.stderr)
             if as_json:
-                render.print_json({"gpus": answer["gpus"], "without": answer["without"]})
+                render.print_json({name: answer[name] for name in ("gpus", "without")} | hidden)
                 return
             show_listing(COLUMNS, answer["gpus"], NOTHING)
 

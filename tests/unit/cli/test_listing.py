@@ -193,6 +193,15 @@ def test_jobs_that_private_data_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no --coloc job waits" in shown(monkeypatch, 0, "--user", "root").stdout
 
 
+@pytest.mark.parametrize("hidden", [{}, {"private": True}])
+def test_gpus_says_that_job_ids_are_hidden(
+    monkeypatch: pytest.MonkeyPatch, hidden: dict[str, bool]
+) -> None:
+    monkeypatch.setattr(gpus, "call", lambda *_: {"gpus": [], "without": {}, **hidden})
+    told = json.loads(CliRunner().invoke(build(), ["gpus", "--json"]).stdout)
+    assert told == {"schema": 1, "gpus": [], "without": {}, **hidden}
+
+
 def test_json_again_and_again_is_json_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     left = [None, KeyboardInterrupt()]
 
