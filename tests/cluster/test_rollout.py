@@ -87,7 +87,7 @@ def test_hooks_that_fail(lab: Lab, how: str) -> None:
     until(lambda: known(lab, "explain", str(job_id), user=me.user), 30, "colocd has seen the job")
     until(
         lambda: me.explain(job_id)["setup"].startswith("n1 told colocd nothing"),
-        30,
+        60,  # no hook tells of the job's end: colocd looks by itself each 30 s
         "it says that the node told nothing",
     )
 
