@@ -135,9 +135,9 @@ def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str
 
 def _slots(slots: dict[str, Any]) -> str:
     """Which slot a job is in, when it is to save and leave, and what it has left."""
-    text = f"of {words(slots['length_s'])}, {slots['ended']} ended"
+    text = f"each {words(slots['length_s'])}; {slots['ended']} ended"
     if slots["left_s"] is not None:
-        text += f", {render.span(slots['left_s'])} of its time left then"
+        text += f", {render.span(slots['left_s'])} of its time left after them"
     if slots["state"] == "dropped":
         return f"{text}; no more: it did not leave at a slot's end and runs to its time limit"
     if slots["signalled_s"] is not None:

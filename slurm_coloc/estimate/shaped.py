@@ -18,7 +18,8 @@ from slurm_coloc.estimate.tokens import (
     with_tokens,
 )
 
-ODD = 0.1
+#: how far the input's size may be off where it is a guess by the first convolution's output
+GUESS_RATIO = 0.1
 #: print(model), whose rows have sizes where they show no shapes
 PRINTED = "reprtree"
 NO_SHAPES = (
@@ -62,10 +63,9 @@ def _of_another_size(summary: Summary, options: TrainingOptions) -> str:
 
 
 def _alike(asked: tuple[int, ...], shown: tuple[int, ...]) -> bool:
-    """Whether two shapes are one, in whatever order a framework has the channels: within ODD where
-    the input's size is a guess by what the first convolution makes of it."""
+    """Whether two shapes are one, in whatever order a framework has the channels."""
     pairs = zip(sorted(asked), sorted(shown), strict=False)
-    return len(asked) == len(shown) and all(abs(a - b) <= ODD * max(a, b) for a, b in pairs)
+    return len(asked) == len(shown) and all(abs(a - b) <= GUESS_RATIO * max(a, b) for a, b in pairs)
 
 
 def _without_shapes(

@@ -21,12 +21,13 @@ GONE_S = 120.0
 class Accounting:
     """Asks for the processes of the runs, and for those that are new in the driver's list.
 
-    ``ended``: the records of runs that an Epilog wrote: some had begun and ended between two
-    samples, and were met here never."""
+    ``ended``: the records on this node, also of runs that began and ended between two samples and
+    were never met here."""
 
     def __init__(self, lib: Nvml, ended: Callable[[], Iterable[dict[str, Any]]] = tuple) -> None:
         self._lib = lib
         self._ended = ended
+        self._records: list[dict[str, Any]] | None = None  # of this poll, once they were needed
         self._met_s = 0.0
         self._judged: dict[str, set[int]] = {}
         self._there: dict[str, set[tuple[int, int]]] = {}
@@ -82,6 +83,7 @@ class Accounting:
             return
         for run in runs:
             run.accounting = True
+        self._records = None
         for use in found:
             self._judge(uuid, use, runs, others=others)
 
@@ -95,8 +97,8 @@ class Accounting:
         judged.add(use.pid)
         met = [run for run in runs if use.end_s >= run.began_s - SLACK_S]
         left = any(at_s >= use.start_s for at_s in self._gone.get(uuid, {}).values())
-        left = left or self._was_another(uuid, use, runs)
-        if len(met) == 1 and len(runs) == 1 and not others and not left:
+        alone = len(met) == 1 and len(runs) == 1 and not others and not left
+        if alone and not self._was_another(uuid, use, met[0]):
             # it came and went between two samples, with nobody else on this GPU
             if use.start_s >= met[0].began_s - SLACK_S:
                 met[0].pids.add(uuid, use)
@@ -105,11 +107,12 @@ class Accounting:
             if use.start_s >= run.began_s - SLACK_S:
                 run.pids.miss(uuid, use)
 
-    def _was_another(self, uuid: str, use: Use, runs: list[RunUse]) -> bool:
-        """Whether a run that has ended, and may have been on this GPU, was there then."""
-        here = {(run.job_id, run.restart) for run in runs}
-        for record in self._ended():
-            if (record["job_id"], record["restart"]) in here:
+    def _was_another(self, uuid: str, use: Use, mine: RunUse) -> bool:
+        """Whether another run, which has ended, may have been on this GPU then."""
+        if self._records is None:
+            self._records = list(self._ended())
+        for record in self._records:
+            if (record["job_id"], record["restart"]) == (mine.job_id, mine.restart):
                 continue
             there = not record["gpus"] or any(gpu.get("uuid") == uuid for gpu in record["gpus"])
             if there and record["began_s"] - SLACK_S <= use.start_s <= record["until_s"] + SLACK_S:

@@ -104,6 +104,10 @@ class Placer:
             if node.usable and is_steered(node, self._config)
         )
 
+    def forget_shares(self) -> None:
+        """What jobs on whole GPUs get with their pin was noted anew (flow/recover/array_tasks)."""
+        self._memory.unpinned.clear()
+
     async def round(self) -> tuple[tuple[NodeUse, ...], list[Queued]] | None:
         """One round; returns what Slurm showed, None where it was not asked. Raises SlurmError."""
         shape, steers = self._shape(), self._steers and not self._off()

@@ -41,8 +41,7 @@ class Placement:
         self._free = not self._gate.carry
 
     def forget_shares(self) -> None:
-        """What jobs on whole GPUs get with their pin was noted anew (flow/recover/array_tasks)."""
-        self._placer._memory.unpinned.clear()
+        self._placer.forget_shares()
 
     async def close(self) -> None:
         await self._gate.close()

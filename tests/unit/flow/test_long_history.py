@@ -150,7 +150,7 @@ def test_a_suspended_share_does_not_keep_what_has_ended(
     store.runs.see(other)
     store.runs.close(other, outcome="completed", end_s=now - 300)
     store.stretches.add(
-        StretchedRun(*share.key, uid=1000, base_s=3600.0, set_s=None, at_s=now - 600, start_s=now - 900,
-                     created_s=now, updated_s=now)
+        StretchedRun(*share.key, uid=1000, base_s=3600.0, set_s=None, at_s=now - 600,
+                     start_s=now - 900, created_s=now, updated_s=now)
     )  # fmt: skip
     assert [run.job_id for run in store.stretches.present(now) if not run.open] == ended
