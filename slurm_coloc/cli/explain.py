@@ -137,7 +137,7 @@ def _slots(slots: dict[str, Any]) -> str:
     """Which slot a job is in, when it is to save and leave, and what it has left."""
     text = f"each {words(slots['length_s'])}; {slots['ended']} ended"
     if slots["left_s"] is not None:
-        text += f", {render.span(slots['left_s'])} of its time left after them"
+        text += f", {render.span(slots['left_s'])} left with the present one"
     if slots["state"] == "dropped":
         return f"{text}; no more: it did not leave at a slot's end and runs to its time limit"
     if slots["signalled_s"] is not None:

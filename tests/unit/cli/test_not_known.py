@@ -89,7 +89,7 @@ def test_time_slots_are_told_with_what_comes_next(store: Store) -> None:
     store.runs.see(run_row(NAME, 5))
     assert "Time slots" not in explained(store, slots=None)
     at_s = datetime(2026, 3, 1, 14, 30).timestamp()
-    told = "each 4 h; 2 ended, 1d00h of its time left after them"
+    told = "each 4 h; 2 ended, 1d00h left with the present one"
     for changes, next_one in (
         ({"signal_at_s": at_s}, "; SIGURG at 2026-03-01 14:30:00"),
         ({"signalled_s": at_s}, "; SIGURG was sent at 2026-03-01 14:30:00"),
