@@ -66,10 +66,15 @@ class Client:
         ``env`` is laid over the clean login environment; ``timeout`` is in seconds. Raises
         SlurmError when ``check`` and it failed, or when it ran past the time.
         """
-        who = pwd.getpwnam(user) if user else None
+        words = [str(word) for word in argv]
+        if user:
+            # subprocess' own user= copies this process first: 3 ms of a core more than the program.
+            who = pwd.getpwnam(user)
+            ids = ("--reuid", str(who.pw_uid), "--regid", str(who.pw_gid), "--clear-groups")
+            words = ["setpriv", *ids, "--", *words]
         try:
             done = subprocess.run(
-                [str(word) for word in argv],
+                words,
                 input=input if input is not None else "",
                 capture_output=True,
                 text=True,
@@ -77,9 +82,6 @@ class Client:
                 timeout=timeout,
                 env=self.login_env(user) | dict(env or {}),
                 cwd=cwd or self.home(user),
-                user=who.pw_uid if who else None,
-                group=who.pw_gid if who else None,
-                extra_groups=[] if who else None,
                 check=False,
             )
         except subprocess.TimeoutExpired as err:

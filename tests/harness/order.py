@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """In what order and by which worker tests run: the longest first, a file by one worker.
 
-tests/durations.toml has the measured seconds of files that take longer than a few. A file listed
-under [apart] shares nothing between its tests: each of them goes to whichever worker is free.
+Tests on real daemons mostly wait, all others compute: both are begun at such a pace that they are
+over together, so that the cores are busy all the time. tests/durations.toml has the measured
+seconds of files that take longer than a few. A file listed under [apart] shares nothing between
+its tests: each of them goes to whichever worker is free.
 ``--measure`` writes the seconds of the files that it ran.
 """
 
@@ -20,7 +22,11 @@ TESTS = Path(__file__).resolve().parents[1]
 LIST = TESTS / "durations.toml"
 #: Seconds of a test whose file is not listed: most of tests/unit (4,888 took 260 s by two workers).
 USUAL_S = 0.05
-#: Seconds from which on a file is listed.
+#: The same of a test on real daemons: a new file of them is begun before most others, since one
+#: that is begun last makes the whole run longer.
+USUAL_CLUSTER_S = 30.0
+CLUSTER = "tests/cluster/"
+#: Seconds from which on a file is listed; one of tests/cluster always is.
 LISTED_S = 4.0
 #: A run that is over sooner needs no announcement.
 WORTH_TELLING_S = 90.0
@@ -44,17 +50,27 @@ class Measured:
         for nodeid in nodeids:
             file, scope = _file(nodeid), self.scope(nodeid)
             whole = self.apart.get(file, self.together.get(file))
-            each = USUAL_S if whole is None else whole / tests[file]
+            usual = USUAL_CLUSTER_S if file.startswith(CLUSTER) else USUAL_S
+            each = usual if whole is None else whole / tests[file]
             found[scope] = found.get(scope, 0.0) + each
         return found
 
     def ordered(self, nodeids: Sequence[str]) -> list[int]:
-        """The places of ``nodeids``, longest scope first; within a scope as they stood."""
+        """The places of ``nodeids``: of those that wait and of those that compute the longest scope
+        first, each begun when as large a part of its kind's seconds is behind it; within a scope as
+        they stood."""
         seconds = self.seconds(nodeids)
+        longest = sorted(seconds, key=lambda scope: (-seconds[scope], scope))
+        waiting = [scope for scope in longest if scope.startswith(CLUSTER)]
+        computing = [scope for scope in longest if not scope.startswith(CLUSTER)]
+        begin: dict[str, tuple[float, int]] = {}  # at which part of its kind; its place there
+        for kind in (waiting, computing):
+            behind, whole = 0.0, sum(seconds[scope] for scope in kind)
+            for place, scope in enumerate(kind):
+                begin[scope] = behind / whole, place
+                behind += seconds[scope]
         places = range(len(nodeids))
-        return sorted(
-            places, key=lambda at: (-seconds[self.scope(nodeids[at])], _file(nodeids[at]))
-        )
+        return sorted(places, key=lambda at: (*begin[self.scope(nodeids[at])], _file(nodeids[at])))
 
 
 def written(measured: Measured, seconds: Mapping[str, float]) -> str:
@@ -68,7 +84,7 @@ def written(measured: Measured, seconds: Mapping[str, float]) -> str:
         rows = {file: seconds.get(file, took) for file, took in old.items()}
         lines += ["", f"[{name}]"]
         for file, took in sorted(rows.items()):
-            if took >= LISTED_S or name == "apart":
+            if took >= LISTED_S or name == "apart" or file.startswith(CLUSTER):
                 lines.append(f'"{file}" = {max(1, round(took))}')
     return "\n".join(lines) + "\n"
 

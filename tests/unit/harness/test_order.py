@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.order import TESTS, USUAL_S, Measured, load, told, written
+from tests.harness.order import TESTS, USUAL_CLUSTER_S, USUAL_S, Measured, load, told, written
 
 MEASURED = Measured(together={"t/long.py": 60.0}, apart={"t/apart.py": 200.0})
 IDS = ["t/a.py::x", "t/apart.py::one", "t/apart.py::two[a::b]", "t/long.py::x", "t/long.py::y"]
@@ -26,6 +26,18 @@ def test_the_longest_come_first() -> None:
         "t/long.py": 60.0,
     }
     assert [IDS[at] for at in MEASURED.ordered(IDS)] == [*IDS[1:], IDS[0]]
+
+
+def test_what_waits_is_begun_among_what_computes() -> None:
+    computing = [f"t/{name}.py::x" for name in "abcd"]
+    waiting = [f"tests/cluster/test_{name}.py::x" for name in "xy"]
+    measured = Measured({**dict.fromkeys(["t/a.py", "t/b.py", "t/c.py"], 10.0)}, {})
+    assert measured.seconds(waiting) == dict.fromkeys(
+        [one.partition("::")[0] for one in waiting], USUAL_CLUSTER_S
+    )  # not measured yet: it is not begun last
+    ids = [*computing, *waiting]
+    order = [ids[at] for at in measured.ordered(ids)]
+    assert order == [computing[0], waiting[0], computing[1], waiting[1], *computing[2:]]
 
 
 def test_each_file_that_was_measured_is_there() -> None:
