@@ -163,9 +163,15 @@ void coloc_strip_items(char *list, const char *name);
 void coloc_forget_request(void);
 void coloc_forget_job(void);
 
+/* command_line.c: false with *error filled where --coloc took a script or an option for its FILE; of
+ * the value, and of the words of sbatch's command line (NULL behind the last). */
+bool coloc_file_check(const char *value, char error[COLOC_ERROR_MAX]);
+bool coloc_command_line_check(char *const words[], char error[COLOC_ERROR_MAX]);
+
 /* summary_file.c, array_files.c: false with *error filled when the file cannot be used. */
 bool coloc_summary_read(const char *path, size_t max_bytes, struct coloc_text *out,
                         char error[COLOC_ERROR_MAX]);
+bool coloc_is_script(const char *path);
 bool coloc_array_pattern(const char *path);
 bool coloc_array_read(const char *path, size_t max_bytes, struct coloc_text *out,
                       char error[COLOC_ERROR_MAX]);

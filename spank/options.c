@@ -31,16 +31,13 @@ static struct coloc_request request;
 
 static int store(int val, const char *optarg, int remote)
 {
+	char error[COLOC_ERROR_MAX];
 	char *copy;
 
 	if (val < 0 || val >= OPT_COUNT)
 		return -1;
-	/* `--coloc --wrap=...` takes the next option for its FILE. */
-	if (!remote && val == OPT_FILE && optarg && optarg[0] == '-') {
-		slurm_error(
-		    "coloc: --coloc needs the path of a model summary, and %s is an option (a "
-		    "file of that name: ./%s)",
-		    optarg, optarg);
+	if (!remote && val == OPT_FILE && !coloc_file_check(optarg, error)) {
+		slurm_error("coloc: %s", error);
 		return -1;
 	}
 	copy = strdup(optarg ? optarg : "");

@@ -158,6 +158,18 @@ static bool check_text(const struct coloc_text *in, char *error)
 	return true;
 }
 
+bool coloc_is_script(const char *path)
+{
+	char ignored[COLOC_ERROR_MAX];
+	char begin[2];
+	int fd = open_regular(path, SIZE_MAX, ignored);
+	bool found = fd >= 0 && read(fd, begin, 2) == 2 && memcmp(begin, "#!", 2) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
 bool coloc_summary_read(const char *path, size_t max_bytes, struct coloc_text *out,
                         char error[COLOC_ERROR_MAX])
 {

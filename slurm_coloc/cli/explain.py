@@ -89,10 +89,11 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "Why this size", _size(decision, answer.get("now") or {})
     if "family" in decision["features"]:
         yield "Model", _model(decision["features"])
-    if notes := decision["features"].get("notes"):
+    learning = decision.get("learning")
+    if notes := _notes(decision["features"].get("notes") or "", learning):
         yield "Estimate", notes
-    if (learning := decision.get("learning")) and learning["why"]:
-        yield "Earlier runs", _learned(learning)
+    if learning and learning["why"]:
+        yield "Earlier runs", _learned(learning, decision["features"].get("without_mib"))
     yield "Which GPU", _place(run, live)
     if answer.get("setup"):
         yield "On the node", answer["setup"]
@@ -110,6 +111,15 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "Time slots", _slots(slots)
     yield from tries(decision, answer["runs"])
     yield "What next", answer["next"]
+
+
+def _notes(notes: str, learning: dict[str, Any] | None) -> str:
+    """What the estimator noted, but for what the lines of the model and of earlier runs say."""
+    if learning and learning["why"]:
+        notes = notes.removeprefix(learning["why"]).removeprefix("; ")
+    return "; ".join(
+        note for note in notes.split("; ") if not note.endswith(" taken from the summary")
+    )
 
 
 def _slowdown(answer: dict[str, Any], run: dict[str, Any]) -> Iterator[tuple[str, object]]:
@@ -211,11 +221,12 @@ def _decided(decision: dict[str, Any]) -> str:
     return text
 
 
-def _learned(learning: dict[str, Any]) -> str:
+def _learned(learning: dict[str, Any], without_mib: int | None) -> str:
+    """``without_mib``: the estimate as it would have been told; an older decision has none."""
     if not learning["memory_mib"]:
         return f"{learning['why']}; there is no other estimate"
     return (
-        f"{learning['why']}; without them {learning['memory_mib']} MiB,"
+        f"{learning['why']}; without them {without_mib or learning['memory_mib']} MiB,"
         f" at most {learning['upper_mib']}"
     )
 

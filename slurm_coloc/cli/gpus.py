@@ -32,7 +32,7 @@ def _jobs(gpu: render.Row) -> str:
     """Ids and the GiB that each holds; their number, where others' are not shown."""
     if gpu["jobs"] is None:
         return f"{gpu['jobs_here']} jobs"
-    return " ".join(f"{one['job_id']}:{render.gib(one['mib'])}" for one in gpu["jobs"])
+    return " ".join(f"{render.job(one)}:{render.gib(one['mib'])}" for one in gpu["jobs"])
 
 
 def _watts(power_w: float | None) -> str | None:

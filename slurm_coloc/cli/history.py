@@ -4,7 +4,7 @@
 import typer
 
 from slurm_coloc.cli import render
-from slurm_coloc.cli.jobs import COLUMNS, share_of
+from slurm_coloc.cli.jobs import COLUMNS, order_of, share_of
 from slurm_coloc.cli.listing import Column, show_listing
 from slurm_coloc.cli.names import names_of
 from slurm_coloc.cli.options import AsJson, Since, Watch, repeated, since_s
@@ -62,7 +62,9 @@ def register(app: typer.Typer) -> None:
                 when = f"since {since}" if since else "is known"
                 if chosen is not None:
                     when = f"of these is among the newest {most:,}"
-                show_listing(COLUMNS, runs, NOTHING.format(when))
+                # By job, an array's tasks together: colocd met them in the order of their starts.
+                newest = sorted(runs, key=order_of, reverse=True)
+                show_listing(COLUMNS, newest, NOTHING.format(when))
             if observed:
                 print("observe mode: submitted unchanged, and what it would have been")
                 show_listing(OBSERVED, observed, "")

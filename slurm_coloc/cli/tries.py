@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tries of a job: what each had, how it ended, and what came next."""
 
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from slurm_coloc.core.recover.next_try import Verdict, Way
 from slurm_coloc.core.recover.outcome import WHOSE, Blame, Outcome
 
 Row = dict[str, Any]
+SHOWN = 160  # characters of the log's line: sizes stand at its begin; --json has all of it
 
 ENDED = {
     Outcome.COMPLETED: "completed",
@@ -53,7 +55,7 @@ def tries(decision: Row, runs: list[Row]) -> Iterator[tuple[str, str]]:
         if run["peak_mib"] is not None:
             parts[1] += f", peak {run['peak_mib']} MiB"
         if evidence := run["evidence"]:
-            parts.append(str(evidence.get("line")))
+            parts.append(textwrap.shorten(str(evidence.get("line")), SHOWN, placeholder="..."))
         if run["blame"] in set(Blame) - {Blame.UNKNOWN}:
             parts.append(WHOSE[Blame(run["blame"])])
         if culprit := run.get("culprit"):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Unit tests of the options' values: options.c, duration.c, size.c.
+ * Unit tests of the options' values: options.c, duration.c, size.c, command_line.c.
  */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "unit.h"
@@ -106,6 +107,52 @@ static void test_memory(struct coloc_request r)
 	CHECK(coloc_options_check(&r, error));
 }
 
+/* What sbatch would take for the FILE of --coloc, before it reads a script. */
+static void test_command_line(void)
+{
+	static const char *const good[][8] = {
+		{ NULL },
+		{ "train.sh" },
+		{ "--coloc", "model.txt", "train.sh" },
+		{ "--coloc", "missing", "train.sh" },
+		{ "--coloc" },
+		{ "--wrap=true", "--gpus=1" },
+		/* the script's own words */
+		{ "job.sh", "--coloc", "train.sh" },
+		{ "-p", "gpu", "job.sh", "--coloc", "--wrap=x" },
+		{ "--partition", "gpu", "--coloc", "train.sh" }, /* not told from the one above */
+		{ "-J", "--coloc", "train.sh" },
+	};
+	static const char *const bad[][8] = {
+		{ "--coloc", "train.sh" },
+		{ "--coloc=train.sh" },
+		{ "--coloc", "train.sh", "train.sh" },
+		{ "-n", "4", "-t", "1:00:00", "-p", "gpu", "--coloc", "train.sh" },
+		{ "--gpus=1", "-H", "--coloc", "train.sh" },
+		{ "--time", "2-00:10:00", "--coloc", "train.sh" },
+	};
+	FILE *script = fopen("train.sh", "w"), *model = fopen("model.txt", "w");
+
+	CHECK(script && fputs("#!/bin/bash\n", script) >= 0 && fclose(script) == 0);
+	CHECK(model && fputs("Total params: 1\n", model) >= 0 && fclose(model) == 0);
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		char *words[9] = { NULL };
+
+		memcpy(words, good[i], sizeof(good[i]));
+		CHECK(coloc_command_line_check(words, error));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char *words[9] = { NULL };
+
+		memcpy(words, bad[i], sizeof(bad[i]));
+		CHECK(!coloc_command_line_check(words, error));
+		CHECK(says("and train.sh is a script: --coloc=MODEL.txt train.sh"));
+	}
+	char *option[] = { "--coloc", "--wrap=true", NULL };
+	CHECK(!coloc_command_line_check(option, error) && says("and --wrap=true is an option"));
+	CHECK(!coloc_file_check("./train.sh", error) && coloc_file_check(NULL, error));
+}
+
 void test_options(void)
 {
 	struct coloc_request r = { .file = "f",
@@ -118,6 +165,7 @@ void test_options(void)
 	static const char *const bad[] = { "",   "0",   "-1",         "+1",          " 1",
 	                                   "1 ", "1.5", "2147483648", "99999999999", "0x10" };
 
+	test_command_line();
 	CHECK(coloc_options_check(&r, error));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		r.batch_size = bad[i];

@@ -121,7 +121,25 @@ def test_an_option_in_place_of_the_file_is_refused(me: Desk) -> None:
     for program in ("sbatch", "salloc", "srun"):
         done = me.lab.run([program, "--coloc", "--mem=10", "true"], user=me.user, check=False)
         assert done.returncode not in (0, None)
-        assert "and --mem=10 is an option" in done.stderr or program == "sbatch", done.stderr
+        assert "and --mem=10 is an option" in done.stderr, done.stderr
+
+
+def test_a_script_in_place_of_the_file_is_refused(me: Desk) -> None:
+    """Before sbatch waits for a script on standard input, as it would on a terminal."""
+    script = me.lab.home(me.user) / "train.sh"
+    script.write_text("#!/bin/bash\ntrue\n")
+    script.chmod(0o755)
+    for words in (["sbatch", "--coloc", "train.sh"], ["sbatch", "-n1", "--coloc=./train.sh"]):
+        done = me.lab.run(words, user=me.user, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith("sbatch: error: coloc: --coloc needs the path of a model")
+        assert done.stderr.rstrip().endswith("train.sh"), done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+    for program in ("salloc", "srun"):
+        done = me.lab.run([program, "--coloc", "train.sh", "true"], user=me.user, check=False)
+        assert done.returncode != 0 and "and train.sh is a script" in done.stderr, done.stderr
+    # what stands behind a job's script is its own
+    me.lab.sbatch("--hold", "train.sh", "--coloc", "train.sh", user=me.user)
 
 
 def test_an_sbatch_line_counts_and_the_command_line_wins(me: Desk) -> None:

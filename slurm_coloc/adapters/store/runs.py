@@ -116,6 +116,11 @@ class Runs(Table[Run]):
         """All runs of an array's task."""
         return self._where("array_job_id = ? AND array_task = ? ORDER BY rowid", array_job_id, task)
 
+    def running_tasks(self) -> list[tuple[int, int, int]]:
+        """Job id, array and task of each run of an array's task that goes on."""
+        sql = "SELECT job_id, array_job_id, array_task FROM runs WHERE open = 1"
+        return self._db.execute(f"{sql} AND array_task IS NOT NULL").fetchall()
+
     def followed_users(self) -> set[int]:
         """Users with a decision whose job was not seen yet, or with a run that goes on."""
         sql = "SELECT uid FROM decisions WHERE bound = 0 UNION SELECT uid FROM runs WHERE open = 1"

@@ -58,7 +58,7 @@ def chart(values: Values, top: float, rows: int = ROWS) -> str:
     ]
     lines = []
     for row in range(rows - 1, -1, -1):
-        label = f"{top:.4g}" if row == rows - 1 else "0" if row == 0 else ""
+        label = f"{top:.3g}" if row == rows - 1 else "0" if row == 0 else ""
         cells = (
             " " if each is None else _BLOCKS[min(max(each - row * 8, 0), 8)] for each in eighths
         )

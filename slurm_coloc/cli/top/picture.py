@@ -138,7 +138,7 @@ def _body(seen: Known, view: View, width: int) -> Iterator[Text]:
             yield _job(run, held.get(run["job_id"]), width)
         others = [one for one in gpu["jobs"] or () if one["job_id"] not in shown]
         if others and view.everybody:
-            listed = ", ".join(f"{one['job_id']}: {render.gib(one['mib'])}" for one in others)
+            listed = ", ".join(f"{render.job(one)}: {render.gib(one['mib'])}" for one in others)
             yield Text(f"    other jobs (GiB): {listed}", style="dim")
         if gpu["foreign_mib"]:
             yield Text(f"    of no job: {render.gib(gpu['foreign_mib'])} GiB", style="yellow")

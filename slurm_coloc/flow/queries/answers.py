@@ -29,6 +29,12 @@ HIDDEN: Answer = dict.fromkeys(
 ) | {"features": {}, "request": {}}  # fmt: skip
 
 
+def running_tasks(store: Store) -> dict[int, Answer]:
+    """What names an array's task, as in a run's own row, by the job ids of those that run."""
+    found = store.runs.running_tasks()
+    return {job: {"array_job_id": array, "array_task": task} for job, array, task in found}
+
+
 def _limit(message: dict[str, Any]) -> int:
     limit = message.get("limit", 50)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST:

@@ -53,7 +53,9 @@ class Queries:
     async def gpus(self, peer: Peer, message: Answer) -> Answer:
         """The GPUs now."""
         site = self._site
-        return site.figures.answer(hide_jobs=site.limited_to(peer) is not None and site.private)
+        if site.limited_to(peer) is not None and site.private:
+            return site.figures.answer(None)
+        return site.figures.answer(await site.read(answers.running_tasks))
 
     async def history(self, peer: Peer, message: Answer) -> Answer:
         """The newest runs, and what observe mode decided."""

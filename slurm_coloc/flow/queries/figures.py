@@ -27,19 +27,21 @@ class Figures:
         names = sorted(name for name, one in self._nodes.items() if now < one["until_s"])
         return [self._nodes[name] for name in names]
 
-    def answer(self, *, hide_jobs: bool) -> Answer:
-        """All GPUs of all nodes. ``hide_jobs``: without job ids (PrivateData)."""
+    def answer(self, tasks: dict[int, Answer] | None) -> Answer:
+        """All GPUs of all nodes. ``tasks``: by job id what names a task of an array
+        (answers.running_tasks); None: without job ids (PrivateData)."""
         found = []
         fresh = self._fresh()
         for node in fresh:
             for gpu in node["gpus"]:
                 row = {**gpu, "node": node["node"], "at_s": node["at_s"]}
                 row["jobs_here"] = len(gpu["jobs"])
-                if hide_jobs:
-                    row["jobs"] = None
+                row["jobs"] = None
+                if tasks is not None:
+                    row["jobs"] = [one | tasks.get(one["job_id"], {}) for one in gpu["jobs"]]
                 found.append(row)
         silent = {node["node"]: node["gpus_why"] for node in fresh if node["gpus_why"]}
-        return {"gpus": found, "without": silent, **({"private": True} if hide_jobs else {})}
+        return {"gpus": found, "without": silent, **({"private": True} if tasks is None else {})}
 
     def mark(self, answer: Answer, uid: int | None) -> Answer:
         """``answer`` of jobs to ``uid`` (None: of all), with ``idle_since_s`` where a run uses no

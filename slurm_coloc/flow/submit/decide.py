@@ -109,17 +109,20 @@ class Decider:
         if mode == "off":
             return _answer(Decision(Action.ASIS, Reason.OFF), NO_DECISION, Rewrite(), [])
         estimated, by = self._lookup.of(job)
+        alone = typical(estimated)
         estimated, note = self._learning.corrected(job, estimated)
-        if note is None or not note.why:  # what was measured has the context that it had
+        learned = bool(note and note.why)
+        if not learned:  # what was measured has the context that it had
             estimated = typical(estimated)
         if job.coloc.memory_mib is not None:
             estimated = with_memory(estimated, job.coloc.memory_mib, job.request.uid)
         unknown_mib = self._config.estimate.unknown_share_mib
         estimated = with_site_share(estimated, unknown_mib, job.request.uid)
-        told = {"given": job.coloc.given, "notes": estimated.detail}
+        told: dict[str, Any] = {"given": job.coloc.given, "notes": estimated.detail}
+        if learned and alone.estimate:
+            told["without_mib"] = alone.estimate.memory_mib
         estimated = replace(estimated, features=estimated.features | told)
         decision = self._decide(job, estimated, limits)
-        learned = bool(note and note.why)
         if note and note.why and decision.reason is Reason.FILLS_GPU:
             decision = replace(decision, detail=f"{decision.detail}: {note.why}")
         decision_id = secrets.token_hex(6)

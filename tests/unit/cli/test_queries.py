@@ -3,6 +3,7 @@
 
 import re
 
+from slurm_coloc.cli.explain import _notes
 from tests.unit.cli.conftest import OWNER, Site
 
 ETA = ("JOB", "NAME", "USER", "RUNS", "DONE", "EPOCHS", "LEFT", "RANGE", "ENDS", "BY")
@@ -62,6 +63,18 @@ def test_history_for_people(site: Site) -> None:
     assert "n1: GPU-5a3b1c2d" in shown
     assert "out of GPU memory" in shown and "11.7" in shown  # 12000 MiB at the peak
     assert "observe mode" in shown
+    jobs = [line.split()[0] for line in shown.splitlines()[1:4]]
+    assert jobs == ["8", "7+1", "7"]  # by job, whichever was met first
+
+
+def test_an_estimate_s_notes_say_nothing_twice() -> None:
+    why = "2 earlier runs of this model used 5200 MiB at most"
+    learned = {"why": why}
+    assert _notes(why, learned) == ""
+    assert _notes(f"{why}; batch size 32 taken from the summary", learned) == ""
+    given = "batch size 64 given, 32 in the summary: given wins"
+    assert _notes(f"{why}; {given}", learned) == given
+    assert _notes(f"{given}; wider margin", None) == f"{given}; wider margin"
 
 
 def test_explain(site: Site) -> None:

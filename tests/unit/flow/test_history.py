@@ -125,6 +125,8 @@ def test_a_measured_run_corrects_the_next(desk: Desk) -> None:
     assert f"1 earlier run of this model used {peak} MiB at most" in second.learning["why"]
     assert f"(earlier runs: {peak / 1024:.1f}, at most" in line
     assert second.memory_mib == peak
+    assert second.features["without_mib"] == first.memory_mib, "as it was told"
+    assert "without_mib" not in first.features
     assert peak < second.upper_mib < first.upper_mib
     assert desk.submit(uid=1001)[0].memory_mib == first.memory_mib, "another user's"
     assert desk.submit(gpus=2)[0].memory_mib == first.memory_mib, "another request"

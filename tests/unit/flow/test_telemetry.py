@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.store import Store
+from slurm_coloc.cli import render
 from slurm_coloc.core.peer import Peer
 from slurm_coloc.core.records.runs import Run
 from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
@@ -33,7 +34,7 @@ def live(tmp_path: Path) -> Live:
 
 def shown(live: Live, *, hide_jobs: bool = False) -> dict[str, Any]:
     """What the front answers from what the main process sends it."""
-    return front(live).answer(hide_jobs=hide_jobs)
+    return front(live).answer(None if hide_jobs else {7: {"array_job_id": 5, "array_task": 2}})
 
 
 def front(live: Live) -> Figures:
@@ -56,6 +57,7 @@ def test_the_last_figures_of_each_node(live: Live) -> None:
     told = shown(live)
     [row] = told["gpus"]
     assert row["node"] == "n1" and row["free_mib"] == 30000 and row["jobs"][0]["job_id"] == 7
+    assert render.job(row["jobs"][0]) == "5_2"
     assert told["without"] == {"n2": "NVML does not start: Driver Not Loaded"}
 
 
