@@ -115,6 +115,17 @@ def span(seconds: float) -> str:
     return f"{days}d{left % 86400 // 3600:02}h" if days < 10 else f"{days}d"
 
 
+def lasted(seconds: float) -> str:
+    """As ``span``, with seconds below an hour: two runs of a minute or two are compared by them."""
+    left = max(0, int(seconds))
+    return f"{left // 60}m{left % 60:02}s" if 60 <= left < 3600 else span(seconds)
+
+
+def hours(value: float) -> str:
+    """Hours, where a whole one is much with a decimal."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
 def ago(at_s: float | None) -> str:
     """How long ago a moment was."""
     return NONE if at_s is None else span(time.time() - at_s)

@@ -57,6 +57,7 @@ _BLOCKS = (
     "depthwiseseparableconv",  # timm's; Keras' own is SeparableConv2D
     "basicconv2d",  # a convolution and its normalisation (Inception, GoogLeNet)
 )  # fmt: skip
+_SEVERAL = ("double", "triple")  # DoubleConv2d of a U-Net
 _CONVS = ("conv1d", "conv2d", "conv3d", "convtranspose", "convolution", "separableconv")
 
 
@@ -69,7 +70,7 @@ def role(kind: str) -> Role:
     name = kind.lower().replace("_", "")
     if name in _EXACT:
         return _EXACT[name]
-    if name.endswith(_BLOCKS):
+    if name.endswith(_BLOCKS) or name.startswith(_SEVERAL):
         return Role.BLOCK
     if "linear" in name and len(name) < 40 and not name.startswith("bilinear"):
         return Role.LINEAR

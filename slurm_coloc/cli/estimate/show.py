@@ -63,7 +63,7 @@ def show(setting: Setting, found: Answer, given: Request) -> None:
         assumed.append(f"sequence length {options.seq_len}")
     out.print("assumed: " + ", ".join(assumed), highlight=False, soft_wrap=True)
     out.print(_activity(found), highlight=False, soft_wrap=True)
-    # Notes have lines of their own below. Reasons name the options of sbatch; here they are shorter.
+    # Notes have lines of their own. Reasons name the options of sbatch; here they are shorter.
     noted = "; ".join(("", *found.chosen.notes))
     reason = found.reason.replace(noted, "", 1).replace("--coloc-", "--")
     out.print(f"reservation: {reason}", highlight=False, markup=False, soft_wrap=True)

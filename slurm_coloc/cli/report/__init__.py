@@ -152,7 +152,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     run, decision, use = answer["run"], answer["decision"], answer["use"]
     state = ended(run) if run["outcome"] else run["state"].lower()
     end_s = run["end_s"]
-    lasted = render.span((end_s or 0) - run["start_s"]) if end_s else render.ago(run["start_s"])
+    lasted = render.lasted((end_s or 0) - run["start_s"]) if end_s else render.ago(run["start_s"])
     yield "Job", f"{render.job(run)} of {render.user_name(run['uid'])}: {state} after {lasted}"
     yield "GPU", render.gpu(run)
     yield "Memory", _memory(answer)

@@ -31,11 +31,13 @@ def _svg(*children: ET.Element, about: str, height: int = HEIGHT) -> ET.Element:
 
 
 def nice(top: float) -> float:
-    """The next of 1, 2, 2.5, 5 and their tenfold: the end of an axis."""
+    """The next of 1, 2, 4, 6, 8 and their tenfold: the end of an axis, whose quarters are round."""
     if top <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(top))
-    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= top * 0.9999)
+    return next(
+        step * power for step in (1.0, 2.0, 4.0, 6.0, 8.0, 10.0) if step * power >= top * 0.9999
+    )
 
 
 def _figure(value: float) -> str:

@@ -31,7 +31,7 @@ def cluster_page(found: Report, since_s: float, until_s: float, *, whose: str, m
     title = f"GPU sharing, {begin} to {end}"
     about = (
         f"{found.runs:,} runs of --coloc jobs of {whose} on {found.gpus:,} GPUs ended then,"
-        f" of {found.hours:,.0f} GPU hours."
+        f" of {render.hours(found.hours)} GPU hours."
     )
     if more:
         about += " Older ones were left out: they were too many."
@@ -66,9 +66,9 @@ def _key_figures(found: Report) -> list[ET.Element]:
     by_others = sum(found.ooms[str(blame)] for blame in VICTIMS)
     figures = [
         fact(
-            f"{found.saved_hours:,.0f} h",
+            f"{render.hours(found.saved_hours)} h",
             f"GPU time that sharing saved: {_of(found.saved_hours, found.shared_hours)} of"
-            f" {found.shared_hours:,.0f} h of runs with a share",
+            f" {render.hours(found.shared_hours)} h of runs with a share",
         ),
         fact(_of(found.shared, found.runs), f"of the runs had a share: {found.shared:,}"),
         fact(
@@ -171,8 +171,8 @@ def _speed(found: Report) -> list[Child]:
     text = (
         f"Predicted by the model of interference from the expected activity of the jobs on each"
         f" GPU, for {found.predicted:,} of {found.shared:,} runs with a share: alone they would"
-        f" have taken {found.alone_hours:,.0f} GPU hours and took {found.predicted_hours:,.0f},"
-        f" {gained:,.0f} more."
+        f" have taken {render.hours(found.alone_hours)} GPU hours and took"
+        f" {render.hours(found.predicted_hours)}, {render.hours(gained)} more."
     )
     return [
         element("h2", "Speed"),

@@ -29,7 +29,7 @@ def _state(answer: Answer) -> str:
 
 def _lasted(answer: Answer) -> str:
     start_s, end_s = answer["run"]["start_s"], answer["run"]["end_s"]
-    return render.span(end_s - start_s) if end_s else render.ago(start_s)
+    return render.lasted(end_s - start_s) if end_s else render.ago(start_s)
 
 
 def _share(answer: Answer) -> str:
@@ -101,7 +101,7 @@ def _pictures(found: Sequence[Answer], names: Sequence[str]) -> list[Child]:
             drawn.append((scaled, float(one["series"]["step_s"]), kind))
             keys += key(kind, name)
         if drawn:
-            longest = render.span(max(len(values) * step_s for values, step_s, _ in drawn))
+            longest = render.lasted(max(len(values) * step_s for values, step_s, _ in drawn))
             picture = charts.lines(drawn, ("0", longest), f"{title} over time", unit=unit)
             parts += [element("h2", title), figure(picture, "From each run's begin.", *keys)]
     return parts or [element("p", "None of these runs has figures over time.", class_="note")]

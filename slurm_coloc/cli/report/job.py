@@ -28,7 +28,7 @@ def _over_time(answer: dict[str, Any]) -> list[Child]:
     if len(held) < 2:
         note = "No figures over time: it still runs, it was short, or no agent measured it."
         return [element("p", note, class_="note")]
-    ends = ("0", render.span(series["step_s"] * len(held)))
+    ends = ("0", render.lasted(series["step_s"] * len(held)))
     reserved = answer["reserved_mib"] and answer["reserved_mib"] / 1024
     memory = charts.line(held, "held", ends, "GPU memory over time", reserved, unit=" GiB")
     bound = key("bad", "reserved") if reserved else []

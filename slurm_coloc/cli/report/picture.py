@@ -25,7 +25,7 @@ def picture(answer: dict[str, Any], width: int) -> Iterator[Text]:
     if len(held) < 2:
         return
     most = max(1, width - SCALE)
-    length = render.span(series["step_s"] * len(held))
+    length = render.lasted(series["step_s"] * len(held))
     top = max((answer["reserved_mib"] or 0) / 1024, *(gib or 0.0 for gib in held))
     yield Text(f"\nMemory, GiB, over {length}", style="bold")
     yield Text(chart(merged(held, most, max), top))

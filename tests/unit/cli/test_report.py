@@ -150,7 +150,7 @@ def shown(store: Store, monkeypatch: pytest.MonkeyPatch, *args: str) -> str:
 def test_for_people(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(store, monkeypatch, "5")
     for words in (
-        "completed after 3m",
+        "completed after 3m19s",
         "peak 8.9 GiB; estimate 9.6 GiB, at most 11.6; reserved 12.0 GiB, 74% of it used",
         "MPS was asked to hold it to 12.0 GiB; it held 8.9 GiB at most",
         "40% in the mean (its part of",
@@ -206,7 +206,7 @@ def test_the_picture_fits_the_terminal(points: int, width: int) -> None:
     memory[points // 2] = 9216
     series = {"step_s": 5, "memory_mib": memory, "smact": [0.5] * points}
     head, held, _, active = picture({"series": series, "reserved_mib": 9216}, width)
-    assert head.plain == f"\nMemory, GiB, over {render.span(5 * points)}"
+    assert head.plain == f"\nMemory, GiB, over {render.lasted(5 * points)}"
     lines = held.plain.splitlines() + active.plain.splitlines()
     assert max(map(len, lines)) <= width
     assert min(len(held.plain.splitlines()[-1]) - 8, points) >= min(points, (width - 8) // 2)

@@ -46,7 +46,9 @@ def convolutions(kind: str, opened: bool) -> str:
     return table(rows, sum(count for _, _, count in rows))
 
 
-@pytest.mark.parametrize("kind", ["ConvBNReLU", "Conv2dReLU", "ConvBnSiLU", "BasicConv2d"])
+@pytest.mark.parametrize(
+    "kind", ["ConvBNReLU", "Conv2dReLU", "ConvBnSiLU", "BasicConv2d", "DoubleConv2d"]
+)
 def test_a_block_under_the_name_of_its_activation_is_closed(kind: str) -> None:
     assert asked(convolutions(kind, opened=True)).memory_mib
     closed = asked(convolutions(kind, opened=False))

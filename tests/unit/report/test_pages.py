@@ -120,7 +120,7 @@ def test_elements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "end"), [(0, 1), (0.3, 0.5), (1, 1), (2.2, 2.5), (99, 100), (101, 200)]
+    ("value", "end"), [(0, 1), (0.3, 0.4), (1, 1), (2.2, 4), (23, 40), (99, 100), (101, 200)]
 )
 def test_axes_end_at_round_figures(value: float, end: float) -> None:
     assert charts.nice(value) == pytest.approx(end)
