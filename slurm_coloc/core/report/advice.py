@@ -6,8 +6,8 @@ share where half of the GPU's memory is enough for it (with the margin that esti
 activity leaves room for another of its kind.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
@@ -69,9 +69,30 @@ def _fit(job: ObservedJob) -> tuple[Fit, int]:
     return (Fit.WELL if job.smact <= ROOM else Fit.SLOW), together
 
 
+def _together(jobs: Iterable[ObservedJob]) -> Iterator[ObservedJob]:
+    """Each job once a node. Its records are several where its agent was started again, or where it
+    held no GPU memory for minutes; ``until_s`` then is what was measured behind ``since_s``."""
+    by_job: dict[object, list[ObservedJob]] = {}
+    for one in jobs:
+        run = (one.submit_s, one.start_s) if one.start_s is not None else one.since_s
+        by_job.setdefault((one.job_id, one.node, run), []).append(one)
+    for parts in by_job.values():
+        known = [(one.smact, one.samples) for one in parts if one.smact is not None]
+        samples = sum(count for _, count in known)
+        yield replace(
+            parts[0],
+            until_s=parts[0].since_s + sum(one.until_s - one.since_s for one in parts),
+            samples=sum(one.samples for one in parts),
+            gpus=max(one.gpus for one in parts),
+            peak_mib=max(one.peak_mib for one in parts),
+            smact=sum(part * count for part, count in known) / samples if samples else None,
+        )
+
+
 def advise(jobs: Iterable[ObservedJob]) -> Advice:
     """Judge the jobs of one user; the longest first."""
-    found = [Advised(job, *_fit(job)) for job in jobs if job.until_s > job.since_s]
+    whole = _together(job for job in jobs if job.until_s > job.since_s)
+    found = [Advised(job, *_fit(job)) for job in whole]
     found.sort(key=lambda one: -one.hours)
     well = [one for one in found if one.fit is Fit.WELL]
     waits = _waits(well)

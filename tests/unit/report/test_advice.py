@@ -54,6 +54,18 @@ def test_sums() -> None:
     assert advise([]).wait_s is None
 
 
+def test_a_job_counts_once_however_often_its_node_s_agent_was_started() -> None:
+    parts = [
+        job(1, until_s=3600.0, peak_mib=5000),
+        job(1, since_s=3700.0, until_s=7300.0, smact=None),
+    ]
+    [found] = advise(parts).jobs
+    assert (found.hours, found.job.peak_mib, found.job.smact) == (2.0, 9000, 0.3)
+    again = job(1, since_s=9000.0, until_s=9600.0, start_s=8990.0)  # put back: another run
+    other = job(1, node="g2")
+    assert len(advise([*parts, again, other]).jobs) == 3
+
+
 def tell(monkeypatch: pytest.MonkeyPatch, *jobs: ObservedJob, args: tuple[str, ...] = ()) -> str:
     monkeypatch.setattr(command, "call", lambda *_: {"jobs": [asdict(one) for one in jobs]})
     done = CliRunner().invoke(build(), ["advise", *args])
