@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the command line from its subcommand files and maps errors to exit codes."""
 
+import re
 import sys
 from importlib import import_module
 
@@ -74,7 +75,9 @@ def run() -> int:
     try:
         code = build()(prog_name="coloc", standalone_mode=False)
     except ColocError as err:
-        print(f"coloc: {printable(err.message)}", file=sys.stderr)
+        # Further lines of ours are indented: a line break in somebody's text is escaped.
+        lines = map(printable, re.split(r"\n(?=  )", f"coloc: {err.message}"))
+        print("\n".join(lines), file=sys.stderr)
         return err.exit_code
     except typer.Exit as err:
         return err.exit_code

@@ -30,6 +30,17 @@ NO_TORCH = (
     "torch is not installed for {}: activate the environment that trains, or pip install torch"
     " there"
 )
+#: programs that start a script in several processes; it is recorded as the first one of one
+LAUNCHERS = ("torchrun", "accelerate")
+MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+ONE_PROCESS = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29501",
+}
 QUIET = {"WANDB_MODE": "disabled", "TOKENIZERS_PARALLELISM": "false", "COLOC_SUMMARIZE": "1"}
 
 
@@ -44,7 +55,9 @@ def _python(command: list[str]) -> str:
         return found
     if importlib.util.find_spec("torch") is not None:
         return sys.executable
-    for name in ("python", "python3"):
+    launcher = shutil.which(command[0]) if command else None
+    beside = [str(Path(launcher).with_name("python"))] if launcher else []
+    for name in (*beside, "python", "python3"):
         found = shutil.which(name)
         if found is not None and _has_torch(found):
             return found
@@ -59,6 +72,8 @@ def _has_torch(python: str) -> bool:
 def _request(words: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Target or command. Raises UsageFault."""
     first = words[0]
+    if script := _launched(words):
+        return {"command": script, "launched": _environment(words), **options}
     if len(words) == 1 and ":" in first and not first.endswith(".py"):
         return {"target": first, **options}
     if Path(first).name.startswith("python"):
@@ -73,8 +88,27 @@ def _request(words: list[str], options: dict[str, Any]) -> dict[str, Any]:
     )
 
 
+def _launched(words: list[str]) -> list[str]:
+    """Script and arguments behind a launcher and its options; empty without one."""
+    module = words[2:3] if words[1:2] == ["-m"] and Path(words[0]).name.startswith("python") else []
+    if Path(words[0]).name not in LAUNCHERS and not set(module) & set(MODULES):
+        return []
+    found = next((place for place, word in enumerate(words) if word.endswith(".py")), len(words))
+    return words[found:]
+
+
+def _environment(words: list[str]) -> dict[str, str]:
+    """What the launcher would tell the script."""
+    given = [word.partition("=") for word in words]
+    for place, (name, _, value) in enumerate(given[:-1]):
+        if name == "--mixed_precision":  # of accelerate
+            return ONE_PROCESS | {"ACCELERATE_MIXED_PRECISION": value or words[place + 1]}
+    return ONE_PROCESS
+
+
 def _run(python: str, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """The worker's answer. What the user's code prints goes to standard error."""
+    more = request.get("launched") or {}
     with tempfile.TemporaryDirectory(prefix="coloc-summarize-") as folder:
         asked, path = Path(folder, "request.json"), Path(folder, "answer.json")
         asked.write_text(json.dumps(request), encoding="utf-8")
@@ -85,7 +119,7 @@ def _run(python: str, request: dict[str, Any], timeout_s: float) -> dict[str, An
                 call,
                 stdin=subprocess.DEVNULL,
                 stdout=2,
-                env=QUIET | dict(os.environ),
+                env=QUIET | more | dict(os.environ),
                 timeout=timeout_s,
                 check=False,
             )

@@ -14,10 +14,7 @@ from slurm_coloc.errors import ColocError
 
 _OURS = str(Path(__file__).resolve().parent)
 _LIBRARIES = ("site-packages", "dist-packages", "<frozen", "/lib/python3")
-_RANKS = (
-    "torchrun sets these: RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=29501"
-    " coloc summarize -- python ..."
-)
+_RANKS = "torchrun sets these: coloc summarize -- torchrun train.py ..."
 
 _HINTS = (
     ("DataDependentOutput", "the code decides by the values of a tensor: there are none here"),
@@ -32,6 +29,10 @@ _HINTS = (
     ("'RANK'", _RANKS),
     ("'WORLD_SIZE'", _RANKS),
     ("environment variable", _RANKS),
+    (
+        "its step keeps other tensors",
+        "sequences of one length, if that is what differs; else sbatch --coloc=auto",
+    ),
     ("No such file or directory", "run it where the script finds its data"),
 )
 

@@ -73,7 +73,7 @@ def traced(first: Taken, second: Taken | None, facts: Facts) -> Traced:
     events = tuple(_alone(event) for event in step.events)
     # Taken with fewer samples than the job has, it says nothing of the job.
     if first.batch != facts.batch:
-        raise ValueError("one recording stands for its own batch size only")
+        raise ValueError("with other samples its step keeps other tensors: few say nothing of all")
     return _made(facts, step, tuple(Size(size) for size in step.inputs), events, scales=False)
 
 

@@ -151,3 +151,19 @@ def test_a_model_that_fails(tmp_path: Path) -> None:
     assert done.code == 7 and "made to fail" in done.err and "models.py:" in done.err
     done = coloc(tmp_path, "tests.unit.summarize.models:misfit")
     assert done.code == 7 and "Conv2d" in done.err and "--input" in done.err
+
+
+def test_as_torchrun_would_start_it(tmp_path: Path) -> None:
+    """As the first process of one, without a GPU and without NCCL."""
+    done = coloc(tmp_path, "--", "torchrun", "--nproc_per_node=2", str(SCRIPTS / "ranks.py"))
+    found = done.recording
+    assert (found.batch, found.optimizer, found.scales) == (8, "adamw", True)
+    alone = coloc(tmp_path, "tests.unit.summarize.models:example").recording
+    assert found.parameters == alone.parameters
+
+
+def test_a_step_that_hangs_on_the_data(tmp_path: Path) -> None:
+    words = ("--real", "--", sys.executable, str(SCRIPTS / "lengths.py"))
+    done = coloc(tmp_path, *words)
+    assert done.code == 7
+    assert "few say nothing of all" in done.err and "sbatch --coloc=auto" in done.err

@@ -30,6 +30,41 @@ def test_usage(
     assert capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        ("torchrun --standalone --nproc_per_node 2 train.py --lr 1", "train.py --lr 1"),
+        ("/opt/v/bin/torchrun train.py", "train.py"),
+        ("accelerate launch --num_processes 2 a/train.py", "a/train.py"),
+        ("python3 -m torch.distributed.run --nnodes=1 train.py x.py", "train.py x.py"),
+        ("torchrun -m package.train", ""),
+        ("python train.py torchrun", ""),
+        ("python -m package.train", ""),
+    ],
+)
+def test_a_launcher_is_left_out(words: str, script: str) -> None:
+    assert summarize._launched(words.split()) == script.split()
+
+
+def test_what_a_launcher_tells_its_script() -> None:
+    for words in ("accelerate launch --mixed_precision bf16 a.py", "a --mixed_precision=bf16 b"):
+        told = summarize._environment(words.split())
+        assert (told["ACCELERATE_MIXED_PRECISION"], told["WORLD_SIZE"]) == ("bf16", "1")
+    assert "ACCELERATE_MIXED_PRECISION" not in summarize._environment(["torchrun", "a.py"])
+
+
+def test_an_error_of_several_lines_is_shown_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is in somebody's text makes no line of its own."""
+    error = {"message": "ValueError: a\nb", "where": "x.py:3", "hint": "c"}
+    monkeypatch.setattr(summarize, "_python", lambda _: "python")
+    monkeypatch.setattr(summarize, "_run", lambda *_: {"error": error})
+    monkeypatch.setattr(sys, "argv", ["coloc", "summarize", "a:b"])
+    assert run() == 7
+    assert capsys.readouterr().err == "coloc: ValueError: a\\nb\n  in x.py:3\n  try: c\n"
+
+
 def test_without_torch_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
