@@ -135,7 +135,10 @@ def _finish(state: State, answer: Answer) -> None:
         made = finished(tables, taken, _second(state), facts)
         notes = [*notes, *made.notes]
         if not state.batch:
-            notes.append("no DataLoader: the batch size is not known, and counts as 1")
+            known = f"taken to be {facts.batch}, as the inputs begin"
+            if not state.leading() or state.wish.batch_size:
+                known = f"not known, and counts as {facts.batch}"
+            notes.append(f"no DataLoader: the batch size is {known}")
         answer({"text": made.text, "notes": notes})
     except BaseException as err:
         if state.pipe is None:

@@ -112,7 +112,7 @@ class State:
             notes.append("the script's own precision was recorded, not that of --precision")
         return (
             Facts(
-                batch=self.wish.batch_size or self.batch or 1,
+                batch=self.wish.batch_size or self.batch or self.leading() or 1,
                 precision="bf16" if half else "amp" if devices.ENTERED else "fp32",
                 optimizer=name,
                 accumulate=self.accumulate(),
@@ -123,6 +123,12 @@ class State:
             ),
             notes,
         )
+
+    def leading(self) -> int:
+        """The first dimension that all inputs share, for a script that makes its batches itself; 0
+        where they share none."""
+        sizes = {int(x.shape[0]) for x in self.given if x.dim()}
+        return sizes.pop() if len(sizes) == 1 else 0
 
     def _tokens(self) -> int:
         """Length of the first input of integers with two dimensions."""

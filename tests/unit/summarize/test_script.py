@@ -102,8 +102,8 @@ def test_two_models_are_one_recording(tmp_path: Path) -> None:
 
 def test_a_script_without_a_loader(tmp_path: Path) -> None:
     done = script(tmp_path, "no_loader.py")
-    assert not done.recording.scales
-    assert "no DataLoader" in done.err
+    assert not done.recording.scales and done.recording.batch == 8
+    assert "no DataLoader: the batch size is taken to be 8" in done.err
 
 
 def test_a_script_that_does_not_train(tmp_path: Path) -> None:
