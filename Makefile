@@ -230,7 +230,7 @@ docs: .venv ## the pages as a site in build/docs; writes docs/reference anew and
 	echo 'docs: build/docs/index.html'
 
 .PHONY: screens
-screens: .venv ## the screens in docs/pictures, drawn anew: tables, coloc top, and the page where Chromium is installed
+screens: .venv ## the screens in docs/pictures, drawn anew: tables, coloc top, and the pages where Chromium is installed
 	$(PY) -m tests.screens docs/pictures
 
 .PHONY: spank

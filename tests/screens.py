@@ -2,8 +2,8 @@
 """The screens in the docs, drawn by the code that draws them for users: ``make screens``.
 
 ``python -m tests.screens docs/pictures``: tables and `coloc top` at 80 columns and wide as SVG, of
-a cluster that is made up here; the page of `coloc report --cluster` as PNG, wide and as on a phone,
-where Chromium is installed.
+a cluster that is made up here; the pages of `coloc report --cluster` and `--compare` as PNG, wide
+and as on a phone, where Chromium is installed.
 """
 
 import io
@@ -23,8 +23,11 @@ from rich.text import Text
 from slurm_coloc.cli import gpus, history, jobs
 from slurm_coloc.cli.listing import Column, listing
 from slurm_coloc.cli.report.cluster import cluster_page
+from slurm_coloc.cli.report.compare import compare_page
 from slurm_coloc.cli.top.picture import Known, View, picture
 from slurm_coloc.core.report.cluster import report
+from tests.cluster.test_pages import many
+from tests.unit.report.test_pages import of_sweep
 
 NOW_S = 1_795_800_000.0
 MIB = 1024
@@ -130,7 +133,7 @@ def draw(folder: Path) -> None:
     }
     for width in (80, 160):
         screens[f"jobs-{width}"] = table(jobs.COLUMNS, runs, width), width
-        screens[f"history-{width}"] = table(history.COLUMNS, ended(runs), width), width
+        screens[f"history-{width}"] = table(history.COLUMNS, ended(runs)[::-1], width), width
         screens[f"gpus-{width}"] = table(gpus.COLUMNS, cards, width), width
     for name, (lines, width) in screens.items():
         command = "coloc " + name.split("-")[0]
@@ -138,24 +141,43 @@ def draw(folder: Path) -> None:
         print(f"{folder / name}.svg")
 
 
+def sweep() -> list[dict[str, Any]]:
+    """Reports of one model at three batch sizes."""
+    found = []
+    for number, batch in enumerate((16, 32, 64)):
+        top = 1800 + 80 * batch
+        steps = range(40 - 8 * number)
+        memory = [min(top, 1400 + 900 * step) for step in steps]
+        smact = [min(0.3 + 0.17 * number, 0.1 + 0.1 * step) for step in steps]
+        series = {"step_s": 60.0, "memory_mib": memory, "smact": smact}
+        answer = of_sweep(4711 + number, batch, series=series, reserved_mib=2048 * (2 + number))
+        answer["run"] |= {"peak_mib": top, "end_s": 1000.0 + 60 * len(steps)}
+        found.append(answer)
+    return found
+
+
 def photograph(folder: Path) -> None:
-    """The page in a browser, where there is one."""
+    """The pages in a browser, where there is one."""
     browser = shutil.which("chromium")
     if browser is None:
-        print("no chromium here: the page was not photographed")
+        print("no chromium here: the pages were not photographed")
         return
-    from tests.cluster.test_pages import many
-
-    text = cluster_page(
+    cluster = cluster_page(
         report(many(), lambda uid: USERS.get(2001 + uid % 3, str(uid))),
         *(NOW_S - 30 * 86400, NOW_S),
         whose="all users",
         more=False,
     )
+    shots = (
+        ("page-wide", cluster, "1100,2600"),
+        ("page-phone", cluster, "500,2600"),
+        ("compare-wide", compare_page(sweep()), "1100,980"),
+        ("compare-phone", compare_page(sweep()), "500,760"),
+    )
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "page.html")
-        file.write_text(text, encoding="utf-8")
-        for name, size in (("page-wide", "1100,2600"), ("page-phone", "500,2600")):
+        for name, text, size in shots:
+            file.write_text(text, encoding="utf-8")
             words = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
             words += [f"--window-size={size}", f"--screenshot={folder / name}.png"]
             subprocess.run([browser, *words, f"file://{file}"], check=True, capture_output=True)

@@ -219,17 +219,19 @@ def _job(run: Row, held_mib: int | None, width: int) -> Text:
     line = Text(f"    {who}{_name(run['name'] or render.NONE, size)} {share_of(run)}{held}")
     wide = width >= ROOMY
     peak = f", peak {render.gib(run['peak_mib'])}" if run["peak_mib"] and wide else ""
-    line.append(f"{peak}  {age_of(run)}")
-    if left := render.left(run):
-        line.append(f", {left} left")
-    if (speed := run.get("speed")) is not None and speed < SLOWER:
-        line.append(f", {speed:.0%} as fast as alone" if wide else f", {speed:.0%} fast")
+    line.append(peak)
+    # What is wrong stands before what is cut first on a narrow terminal.
     if run.get("overrun"):
         line.append("  holds more than its share" if wide else "  over its share", style="red")
     elif run.get("idle_since_s") is not None:
         line.append(f"  idle {render.ago(run['idle_since_s'])}", style="yellow")
     elif run["state"] != "RUNNING":
         line.append(f"  {render.plain(state_of(run))}", style="dim")
+    line.append(f"  {age_of(run)}")
+    if left := render.left(run):
+        line.append(f", {left} left")
+    if (speed := run.get("speed")) is not None and speed < SLOWER:
+        line.append(f", {speed:.0%} as fast as alone" if wide else f", {speed:.0%} fast")
     return line
 
 
