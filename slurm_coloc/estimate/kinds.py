@@ -98,7 +98,12 @@ def is_attention(kind: str) -> bool:
         part in name for part in ("channel", "spatial", "cbam", "eca", "gather", "pool", "kernel")
     ):
         return False
-    return "attent" in name or name.endswith("attn") or name == "gpsa"
+    return (
+        "attent" in name
+        or name.startswith(("attn", "nonlocal"))  # of diffusion models and autoencoders, of video
+        or name.endswith("attn")
+        or name == "gpsa"
+    )
 
 
 @lru_cache(maxsize=4096)

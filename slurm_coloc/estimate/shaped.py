@@ -10,6 +10,7 @@ from slurm_coloc.estimate.rebuild.doubt import meeting
 from slurm_coloc.estimate.rebuild.given import given
 from slurm_coloc.estimate.summary import NOT_KNOWN, Summary
 from slurm_coloc.estimate.tokens import (
+    hides,
     not_one_size,
     resized,
     tokens_in_text,
@@ -93,7 +94,10 @@ def _without_shapes(
     tokens, of_image = options.seq_len, False
     if any(layer.role is Role.CONV for layer in summary.layers):
         if reason := not_one_size(summary):
-            return summary, reason, ()
+            if options.shape is None or hides(summary):
+                return summary, reason, ()
+            note = f"input {'x'.join(map(str, options.shape))}"
+            return with_pixels(summary, options.shape), "", (note,)
         of_image = options.shape is not None and not tokens
         tokens = tokens or (tokens_of(summary, options.shape) if options.shape else None)
         if tokens is None:

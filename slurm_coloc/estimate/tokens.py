@@ -9,8 +9,8 @@ from slurm_coloc.estimate.summary import Layer, Summary
 
 #: classes of vision models with products that no row shows where it has no shapes
 _MORE = (
-    "talkingheadattn", "classattn", "outlookattention", "relposattention", "gpsa",
-    "parallelscalingblock", "visiontransformersam", "tnt",
+    "talkingheadattn", "classattn", "outlookattention", "gpsa",
+    "parallelscalingblock", "visiontransformersam", "tnt", "scale",
 )  # fmt: skip
 
 
@@ -64,10 +64,14 @@ def not_one_size(summary: Summary) -> str:
     convs = sum(row.count for row in summary.layers if row.role is Role.CONV and row.leaf)
     norms = {row.attribute("width") for row in summary.layers if row.role is Role.NORM}
     norms = {width for width in norms if 2 * width >= max(norms)}  # not those of single heads
-    kinds = {row.kind.lower() for row in summary.layers}
-    if convs > 1 or len(norms) > 1 or not kinds.isdisjoint(_MORE):
+    if convs > 1 or len(norms) > 1 or hides(summary):
         return "an image or audio model whose rows differ in size: print it with torchinfo"
     return ""
+
+
+def hides(summary: Summary) -> bool:
+    """Whether some class has products that no row shows."""
+    return not {row.kind.lower() for row in summary.layers}.isdisjoint(_MORE)
 
 
 def tokens_of(summary: Summary, shape: tuple[int, ...]) -> int:

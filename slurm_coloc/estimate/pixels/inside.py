@@ -15,13 +15,16 @@ GATES = ("squeezeexc", "semodule", "selayer", "seblock", "eca", "ceca", "effecti
 class Inside:
     """What stands below a row, with it. ``first``: channels that the first one which is particular
     reads, 0: none is; ``needs``: entries in the list of all needs; ``matrix``: the first one with
-    weights is a matrix; ``slides``: some is a convolution or a pool."""
+    weights is a matrix; ``slides``: some is a convolution or a pool, ``convolved``: a convolution;
+    ``matters``: it has weights and is no normalisation."""
 
     first: int
     needs: int
     weighs: bool
     matrix: bool
     slides: bool
+    convolved: bool
+    matters: bool
 
 
 def inside(nodes: list[Node], needs: list[int], known: dict[int, Inside]) -> dict[int, Inside]:
@@ -42,6 +45,8 @@ def inside(nodes: list[Node], needs: list[int], known: dict[int, Inside]) -> dic
             heavy is not None or layer.parameters > 0,
             heavy.matrix if heavy else not below and layer.role is Role.LINEAR,
             layer.role in (Role.CONV, Role.MAXPOOL, Role.POOL) or any(one.slides for one in below),
+            layer.role is Role.CONV or any(one.convolved for one in below),
+            layer.role is not Role.NORM and (heavy is not None or layer.parameters > 0),
         )
     return known
 

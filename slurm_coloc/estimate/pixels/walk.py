@@ -12,6 +12,7 @@ from dataclasses import replace
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.lexing import Shape, fail
+from slurm_coloc.estimate.pixels.attention import MOST_OF_READ, attended, goes_around
 from slurm_coloc.estimate.pixels.frame import MOST, At, Frame, joined
 from slurm_coloc.estimate.pixels.inside import GATES, inside
 from slurm_coloc.estimate.pixels.modules import BLUR, halved, leaf
@@ -21,7 +22,15 @@ from slurm_coloc.estimate.rebuild.tree import Node, tree, unlisted
 from slurm_coloc.estimate.summary import Layer, Summary
 
 #: parts of class names whose own code splits, turns or weighs in a way that no row shows
-_OPAQUE = ("splitattn", "selectivekernel", "mixedconv", "involution", "bottle2neck")
+_OPAQUE = (
+    "splitattn",
+    "selectivekernel",
+    "mixedconv",
+    "involution",
+    "bottle2neck",
+    "featureblock",
+)  # GCViT's: its stages read their pixels beside the pooled ones
+
 #: blocks around a row in which a long skip may begin
 _MOST_FRAMES = 8
 #: rows that are run, tries included
@@ -88,6 +97,8 @@ class _Walk:
                 continue
             given = self._given(node, current)
             made = self._row(node, given, beside=frame.whole > 0)
+            if given.last and made == given and given != current:
+                made = current  # a matrix over the pixels: turned, and turned back
             frame.add(made, given, node.times if self._inside[id(node)].slides else 0)
             current = made
         self._frames.pop()
@@ -120,8 +131,10 @@ class _Walk:
         kind = node.layer.kind.lower()
         if kind.startswith(GATES):
             return self._gate(node, x)
-        if is_attention(node.layer.kind) or any(part in kind for part in _OPAQUE):
+        if any(part in kind for part in _OPAQUE):
             raise _untold(node.layer)
+        if is_attention(node.layer.kind) and not goes_around(node):
+            return self._attention(node, x)
         if kind.startswith(PARALLEL):
             made = x
             for child in unlisted(node.children):
@@ -141,6 +154,34 @@ class _Walk:
         ):
             return x  # channels are put first again (ConvNeXt)
         return self._gathered(frame, current)
+
+    def _attention(self, node: Node, x: At) -> At:
+        """Queries, keys and values of every pixel, and a projection of what is weighed by them: its
+        rows read what the block reads, or as many values of each pixel as they say."""
+        rows = attended(node, x, self._inside)
+        convolved = self._inside[id(node)].convolved
+        if not rows:
+            raise _untold(node.layer)
+        inner = x if x.last or convolved else replace(x, last=True)
+        current = inner
+        for child in unlisted(node.children):
+            if child not in rows and self._inside[id(child)].matters:
+                self._skip(child)  # of a pixel's place
+                continue
+            need = self._inside[id(child)].first
+            given = inner if need == inner.channels else current
+            if need not in (0, given.channels):
+                if need > MOST_OF_READ * current.channels:
+                    raise _unclear(child.layer, need, current)
+                given = replace(given, channels=need)
+            made = self._row(child, given)
+            if made.pixels != given.pixels:
+                raise _untold(node.layer)  # of fewer pixels (pyramids)
+            if child in rows:
+                current = made
+        if current.channels != x.channels and not convolved:
+            raise _untold(node.layer)
+        return replace(current, last=x.last)
 
     def _gate(self, node: Node, x: At) -> At:
         mean = At(x.channels, tuple(1 for _ in x.sides))
@@ -179,7 +220,11 @@ class _Walk:
             return current
         if inside.matrix and need == current.channels * current.pixels:
             return current
-        if current.last:  # a matrix beside another one: what meets what is the code's
+        if current.last and need == current.pixels:
+            return At(need, (current.channels,), last=True)
+        if current.last and need == 4 * current.channels and len(current.sides) > 1:
+            return replace(halved(current), channels=need)  # four pixels are one (Swin)
+        if current.last and not inside.convolved:  # what meets what is the code's
             raise _unclear(node.layer, need, current)
         frame = self._frames[-1]
         last = (*reversed(frame.made[-MOST:]), frame.reads)

@@ -203,14 +203,89 @@ def test_patches_of_an_image_are_tokens() -> None:
     assert "--coloc-input" in estimate(model, TrainingOptions(64), stack=Stack(0)).reason
 
 
-def test_an_image_transformer_whose_rows_differ_in_size_has_no_figure() -> None:
-    """Hybrids and pyramids came out at a third of the truth, far below their bound."""
-    pyramid = printed(*VIT, "(n): LayerNorm((384,), eps=1e-06)", kind="SwinTransformer")
+def test_an_image_transformer_whose_rows_differ_in_size_needs_its_input() -> None:
+    """By a number of tokens hybrids and pyramids came out at a third of the truth."""
+    stage = "(n): LayerNorm((384,), eps=1e-06)\n(fc): Linear(in_features=384, out_features=384)"
+    pyramid = printed(*VIT[:2], stage, VIT[2], kind="SwinTransformer")
     hybrid = printed(conv(3, 3), *VIT, kind="VisionTransformer")
     for model in (pyramid, hybrid):
-        for options in ({"shape": (3, 224, 224)}, {"seq_len": 197}):
-            found = estimate(model, TrainingOptions(64, **options), stack=Stack(0))
-            assert found.memory_mib is None and "torchinfo" in found.reason
+        found = estimate(model, TrainingOptions(64, seq_len=197), stack=Stack(0))
+        assert found.memory_mib is None and "torchinfo" in found.reason
+    by_shape = TrainingOptions(64, shape=(3, 224, 224))
+    found = estimate(pyramid, by_shape, stack=Stack(0))
+    assert found.memory_mib is None and "the rows before it do not make them" in found.reason
+    plain = estimate(printed(*VIT, kind="VisionTransformer"), by_shape, stack=Stack(0))
+    with_pixels_before = estimate(hybrid, by_shape, stack=Stack(0))
+    assert plain.memory_mib and with_pixels_before.memory_mib
+    assert with_pixels_before.memory_mib > plain.memory_mib
+
+
+def attention(kind: str, width: int, row: str = "Linear") -> str:
+    def made(name: str, reads: int, makes: int) -> str:
+        if row == "Conv2d":
+            return conv(reads, makes, kernel=1, name=name)
+        return f"({name}): Linear(in_features={reads}, out_features={makes}, bias=True)"
+
+    rows = made("qkv", width, 3 * width), made("proj", width, width)
+    return "\n".join([f"(attn): {kind}(", *rows, ")"])
+
+
+def test_attention_among_convolutions() -> None:
+    """CoAtNet's of convolutions, and matrices that read every pixel."""
+    for kind, row in (("Attention2d", "Conv2d"), ("Attention", "Linear")):
+        rows = (conv(3, 8, stride=2), attention(kind, 8, row), conv(8, 16))
+        qkv = (24, 16, 16) if row == "Conv2d" else (16, 16, 24)
+        proj = (8, 16, 16) if row == "Conv2d" else (16, 16, 8)
+        assert shapes(printed(*rows)) == [(8, 16, 16), qkv, proj, (16, 16, 16)]
+
+
+def test_the_attention_of_diffusion_models_has_no_figure() -> None:
+    """Its scores are 4 GiB here; it was taken for four convolutions (274 MiB)."""
+    reads = [conv(64, 64, kernel=1, name=name) for name in ("q", "k", "v", "proj_out")]
+    for kind in ("AttnBlock", "NonLocalBlock"):
+        rows = conv(3, 64), block(kind, norm(64), *reads), conv(64, 3)
+        found = estimate(printed(*rows), TrainingOptions(32, shape=(3, 64, 64)), stack=Stack(0))
+        assert found.memory_mib is None and kind in found.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "side"),
+    [
+        ("SelfAttention", 16),  # somebody's own: it may store its scores
+        ("Attention", 64),  # and so may this one, of so many pixels
+        ("WindowAttentionGlobal", 16),
+        ("AttentionDownsample", 16),
+        ("Attention", 1),  # of a pooled value
+    ],
+)
+def test_attention_that_no_row_tells(kind: str, side: int) -> None:
+    model = printed(conv(3, 8), attention(kind, 8))
+    with pytest.raises(SummaryError, match=f"what {kind} does is in no row"):
+        with_pixels(model, (3, side, side))
+
+
+def test_windows_with_a_network_of_positions_have_no_figure() -> None:
+    """Swin 2 stores its scores; of what size the windows are is in no row."""
+    rows = attention("WindowAttention", 8).splitlines()
+    rows[-1:] = ["(cpb_mlp): Sequential(", "(0): Linear(in_features=2, out_features=512)", ")", ")"]
+    with pytest.raises(SummaryError, match="in no row"):
+        with_pixels(printed(conv(3, 8), *rows), (3, 16, 16))
+
+
+def test_a_matrix_over_the_pixels_and_four_pixels_that_are_one() -> None:
+    """MLP-Mixer turns pixels and channels; Swin puts four pixels together."""
+    patches = (conv(3, 8, stride=2), "(norm): LayerNorm((8,), eps=1e-06)")
+    mixed = (
+        "(tokens): Mlp(\n(fc1): Linear(in_features=64, out_features=32)\n(act): GELU()\n"
+        "(fc2): Linear(in_features=32, out_features=64)\n)"
+    )
+    wide = "(fc): Linear(in_features=8, out_features=24)"
+    assert shapes(printed(*patches, mixed, wide), 3, 16, 16)[1:] == [(8, 32), (8, 64), (8, 8, 24)]
+    merged = (
+        "(merge): PatchMerging(\n(norm): LayerNorm((32,), eps=1e-05)\n"
+        "(reduction): Linear(in_features=32, out_features=16)\n)"
+    )
+    assert shapes(printed(*patches, merged), 3, 16, 16)[1:] == [(4, 4, 16)]
 
 
 def test_a_convolution_over_time_is_none_of_gpt2s_matrices() -> None:
