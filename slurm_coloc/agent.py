@@ -149,6 +149,7 @@ class Agent:
             if not isinstance(link, UnixLink):  # there colocd takes them from the folder itself
                 await self._drain(link)
             await asyncio.sleep(min(POLL_S, beat_s))
+            link.check()  # hooks have no answer until there is another one
             if time.monotonic() >= next_beat or (self._sampler and self._sampler.news):
                 await self._beat(link)
                 next_beat = time.monotonic() + beat_s

@@ -73,6 +73,11 @@ class Link:
         except (OSError, ValueError, frames.ProtocolError, frames.Refused) as err:
             raise DaemonUnreachable(f"{self.where}: {words(err) or 'no answer in time'}") from err
 
+    def check(self) -> None:
+        """Raises DaemonUnreachable where the other side has gone, which nothing tells who waits."""
+        if self._reader.at_eof() or self._reader.exception() is not None:
+            raise DaemonUnreachable(f"{self.where}: the connection was closed")
+
     def _seal(self, text: bytes) -> bytes:
         assert self._session is not None
         return self._session.seal(text)

@@ -198,3 +198,23 @@ def test_what_colocd_cannot_judge_yet_stays(
     server = colocd(port, code="slurm")
     run_agent(settings, lambda: server.beats > 0)
     assert names(tmp_path) == ["1.0.n1.json"]
+
+
+def test_a_colocd_that_began_anew_is_linked_before_the_next_heartbeat_is_due(
+    colocd: Start,
+    munge_socket: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Until then hooks had no answer: a job on a shared device was told the whole of it."""
+    port = free_port()
+    settings = settings_of(tmp_path, munge_socket, port)._replace(beat_s=600)
+    first = Colocd(port, munge_socket)
+    later: list[Colocd] = []
+
+    def linked_again() -> bool:
+        if first.beats and not later:
+            first.stop()
+            later.append(colocd(port))
+        return bool(later and later[0].beats)
+
+    run_agent(settings, linked_again)
