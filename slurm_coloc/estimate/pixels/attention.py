@@ -43,6 +43,6 @@ def attended(node: Node, x: At, inside: Mapping[int, Inside]) -> list[Node]:
     return rows
 
 
-def goes_around(node: Node) -> bool:
+def encloses(node: Node) -> bool:
     """Whether a row of an attention's name is the block around one (FastViT, MaxViT)."""
     return any(is_attention(child.layer.kind) and child.children for child in node.children)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from slurm_coloc.errors import SummaryError
 from slurm_coloc.estimate.kinds import Role, is_attention
 from slurm_coloc.estimate.lexing import Shape, fail
-from slurm_coloc.estimate.pixels.attention import MOST_OF_READ, attended, goes_around
+from slurm_coloc.estimate.pixels.attention import MOST_OF_READ, attended, encloses
 from slurm_coloc.estimate.pixels.frame import MOST, At, Frame, joined
 from slurm_coloc.estimate.pixels.inside import GATES, inside
 from slurm_coloc.estimate.pixels.modules import BLUR, halved, leaf
@@ -133,7 +133,7 @@ class _Walk:
             return self._gate(node, x)
         if any(part in kind for part in _OPAQUE):
             raise _untold(node.layer)
-        if is_attention(node.layer.kind) and not goes_around(node):
+        if is_attention(node.layer.kind) and not encloses(node):
             return self._attention(node, x)
         if kind.startswith(PARALLEL):
             made = x
