@@ -20,11 +20,14 @@ from unittest import mock
 from rich.console import Console
 from rich.text import Text
 
-from slurm_coloc.cli import gpus, history, jobs
+from slurm_coloc.cli import advise, eta, gpus, history, jobs
 from slurm_coloc.cli.listing import Column, listing
+from slurm_coloc.cli.report import compare
 from slurm_coloc.cli.report.cluster import cluster_page
 from slurm_coloc.cli.report.compare import compare_page
 from slurm_coloc.cli.top.picture import Known, View, picture
+from slurm_coloc.core.records.observed import ObservedJob
+from slurm_coloc.core.report.advice import advise as judged
 from slurm_coloc.core.report.cluster import report
 from tests.cluster.test_pages import many
 from tests.unit.report.test_pages import of_sweep
@@ -94,6 +97,34 @@ def cluster() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return cards, runs
 
 
+def running(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that run, with what their logs and earlier runs say of the time that is left."""
+    found = []
+    for number, run in enumerate(run for run in runs if run["start_s"]):
+        left_s = 1500.0 * (number % 7 + 1)
+        told: dict[str, Any] = {
+            "left_s": left_s, "low_s": 0.9 * left_s, "high_s": 1.2 * left_s, "done": None,
+            "epoch": None, "epochs": None, "by": "runs", "runs": number % 4 + 1,
+        }  # fmt: skip
+        if number % 3 == 0:
+            told |= {"by": "log", "done": 0.31, "epoch": 9.3, "epochs": 30.0}
+        found.append(run | {"time_left": told if number % 5 else None})
+    return found
+
+
+def whole() -> list[dict[str, Any]]:
+    """Jobs on whole GPUs, as `coloc advise` judges them."""
+    held = ((4801, 9.1, 0.22), (4790, 30.4, 0.55), (4777, 11.8, 0.93), (4760, 2.2, None))
+    jobs = [
+        ObservedJob(
+            job_id=job_id, node="g1", since_s=NOW_S - 7200, until_s=NOW_S, samples=7200, gpus=1,
+            kind="a100", total_mib=40536, peak_mib=int(gib * MIB), smact=smact, partition="a100",
+        )
+        for job_id, gib, smact in held
+    ]  # fmt: skip
+    return [advise.row_of(one) for one in judged(jobs).jobs]
+
+
 def ended(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """These runs at their ends, one of them out of memory by a neighbour's doing."""
     found = [
@@ -135,6 +166,9 @@ def draw(folder: Path) -> None:
         screens[f"jobs-{width}"] = table(jobs.COLUMNS, runs, width), width
         screens[f"history-{width}"] = table(history.COLUMNS, ended(runs)[::-1], width), width
         screens[f"gpus-{width}"] = table(gpus.COLUMNS, cards, width), width
+        screens[f"eta-{width}"] = table(eta.COLUMNS, running(runs), width), width
+        screens[f"advise-{width}"] = table(advise.COLUMNS, whole(), width), width
+        screens[f"report-{width}"] = table(compare.COLUMNS, sweep(), width), width
     for name, (lines, width) in screens.items():
         command = "coloc " + name.split("-")[0]
         (folder / f"{name}.svg").write_text(svg(lines, width, command), encoding="utf-8")

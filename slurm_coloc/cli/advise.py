@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         from_s = since_s(since) if since else time.time() - DAYS * 86400.0
         answer = call(load_config(), "mine", {"since_s": from_s})
         found = advise(ObservedJob(**one) for one in answer["jobs"])
-        rows = [_row(one) for one in found.jobs]
+        rows = [row_of(one) for one in found.jobs]
         if as_json:
             sums = {name: getattr(found, name) for name in ("hours", "share_hours", "needed_hours")}
             render.print_json({"jobs": rows, **sums, "wait_s": found.wait_s})
@@ -57,7 +57,8 @@ def register(app: typer.Typer) -> None:
         print("\n".join(_words(found)))
 
 
-def _row(one: Advised) -> render.Row:
+def row_of(one: Advised) -> render.Row:
+    """A line of the table."""
     job = one.job
     return {
         **{name: getattr(job, name) for name in ("job_id", "partition", "kind", "peak_mib")},
