@@ -128,7 +128,8 @@ def whole() -> list[dict[str, Any]]:
 def ended(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """These runs at their ends, one of them out of memory by a neighbour's doing."""
     found = [
-        run | {"outcome": "completed", "end_s": NOW_S - 60 * number, "overrun": None}
+        run
+        | {"outcome": "completed", "end_s": NOW_S - 60 * number, "overrun": None, "time_left": None}
         for number, run in enumerate(runs)
         if run["start_s"]
     ]

@@ -90,14 +90,13 @@ def _without_shapes(
         if shape is None:
             reason = "the summary shows no shapes: give the input's (--coloc-input=3x224x224)"
             return summary, reason, ()
-        return with_pixels(summary, shape), "", (f"input {'x'.join(map(str, shape))}",)
+        return _by_pixels(summary, shape)
     tokens, of_image = options.seq_len, False
     if any(layer.role is Role.CONV for layer in summary.layers):
         if reason := not_one_size(summary):
             if options.shape is None or hides(summary):
                 return summary, reason, ()
-            note = f"input {'x'.join(map(str, options.shape))}"
-            return with_pixels(summary, options.shape), "", (note,)
+            return _by_pixels(summary, options.shape)
         of_image = options.shape is not None and not tokens
         tokens = tokens or (tokens_of(summary, options.shape) if options.shape else None)
         if tokens is None:
@@ -109,3 +108,7 @@ def _without_shapes(
     known = options.seq_len or of_image
     note = f"sequence length {tokens}" + ("" if known else " assumed (default)")
     return with_tokens(summary, tokens), "", (note,)
+
+
+def _by_pixels(summary: Summary, shape: tuple[int, ...]) -> tuple[Summary, str, tuple[str, ...]]:
+    return with_pixels(summary, shape), "", (f"input {'x'.join(map(str, shape))}",)

@@ -22,15 +22,12 @@ from slurm_coloc.estimate.rebuild.tree import Node, tree, unlisted
 from slurm_coloc.estimate.summary import Layer, Summary
 
 #: parts of class names whose own code splits, turns or weighs in a way that no row shows
+#: (GCViT's stages read their pixels beside those that a feature block pools)
 _OPAQUE = (
-    "splitattn",
-    "selectivekernel",
-    "mixedconv",
-    "involution",
-    "bottle2neck",
-    "featureblock",
-)  # GCViT's: its stages read their pixels beside the pooled ones
-
+    "splitattn", "selectivekernel", "mixedconv", "involution", "bottle2neck", "featureblock",
+)  # fmt: skip
+#: four pixels become one before its first row (Swin)
+_MERGES = "patchmerging"
 #: blocks around a row in which a long skip may begin
 _MOST_FRAMES = 8
 #: rows that are run, tries included
@@ -97,7 +94,9 @@ class _Walk:
                 continue
             given = self._given(node, current)
             made = self._row(node, given, beside=frame.whole > 0)
-            if given.last and made == given and given != current:
+            if given.last and given.sides == (current.channels,) != current.sides:
+                if made != given:
+                    raise _untold(node.layer)
                 made = current  # a matrix over the pixels: turned, and turned back
             frame.add(made, given, node.times if self._inside[id(node)].slides else 0)
             current = made
@@ -222,8 +221,9 @@ class _Walk:
             return current
         if current.last and need == current.pixels:
             return At(need, (current.channels,), last=True)
-        if current.last and need == 4 * current.channels and len(current.sides) > 1:
-            return replace(halved(current), channels=need)  # four pixels are one (Swin)
+        if need == 4 * current.channels and self._merges(node):
+            own = node.layer.kind.lower() == _MERGES
+            return replace(halved(current), channels=need) if own else current
         if current.last and not inside.convolved:  # what meets what is the code's
             raise _unclear(node.layer, need, current)
         frame = self._frames[-1]
@@ -247,6 +247,15 @@ class _Walk:
             frame.whole = current.channels
             return replace(current, channels=need)
         raise _unclear(node.layer, need, current)
+
+    def _merges(self, node: Node) -> bool:
+        """Whether what a row reads first is four pixels together."""
+        while node.layer.kind.lower() != _MERGES:
+            first = (child for child in node.children if self._inside[id(child)].first)
+            if (below := next(first, None)) is None:
+                return False
+            node = below
+        return True
 
     def _makes(self, node: Node, x: At) -> At:
         """What a row would make of ``x``."""

@@ -286,6 +286,12 @@ def test_a_matrix_over_the_pixels_and_four_pixels_that_are_one() -> None:
         "(reduction): Linear(in_features=32, out_features=16)\n)"
     )
     assert shapes(printed(*patches, merged), 3, 16, 16)[1:] == [(4, 4, 16)]
+    # printed before what it reads; a matrix that happens to read as many as there are pixels
+    late = "(fc2): Linear(in_features=32, out_features=8)"
+    many = "(fc): Linear(in_features=64, out_features=16)"
+    for row in (late, many):
+        with pytest.raises(SummaryError):
+            with_pixels(printed(*patches, row), (3, 16, 16))
 
 
 def test_a_convolution_over_time_is_none_of_gpt2s_matrices() -> None:
