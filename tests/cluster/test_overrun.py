@@ -5,6 +5,8 @@ who is told, and what the site may have done about it.
 Tests have models of their own: one that ran out of memory is remembered.
 """
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.flow.finish.final_usage import BEHIND_S
+from slurm_coloc.flow.launch.prolog import ASK_S
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, coloc, desk, shards, until
 
@@ -70,6 +73,24 @@ def test_the_server_holds_a_job_that_unsets_its_limit(lab: Lab) -> None:
         with suppress(AssertionError):
             until(partial(is_told, lab, me, job_id, words), 30)
         assert words in fence(lab, me, job_id)
+
+
+def test_a_promise_that_comes_late_holds_from_then_on(lab: Lab) -> None:
+    """The Prolog has no answer of a colocd that hangs; the agent has one before the training
+    begins."""
+    me, colocd = desk(lab, 250), lab.daemons["colocd"].pid
+    train = me.train(memory_mib=MUCH, smact=0.1, work_s=5)
+    job_id = me.submit("--mem=50", "--no-requeue", "--hold", wrap=f"{UNSET}; sleep 12; {train}")
+    os.kill(colocd, signal.SIGSTOP)
+    try:
+        lab.run(["scontrol", "release", str(job_id)], user=me.user)
+        lab.wait(job_id, "RUNNING")
+        time.sleep(ASK_S + 1)
+    finally:
+        os.kill(colocd, signal.SIGCONT)
+    lab.wait(job_id, "FAILED", 60)
+    assert "out of memory" in lab.output(job_id)
+    assert f'jobid={job_id} result="known now"' in lab.log_tail("agent-n1", 50)
 
 
 @pytest.mark.smoke

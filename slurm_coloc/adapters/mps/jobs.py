@@ -154,6 +154,15 @@ class Gpu(NamedTuple):
         read back; None where it was not, or the job does not use the daemon."""
         return limits.read(self._file(job)).bound_mib
 
+    def promised(self, job: MpsJob, share_mib: int) -> None:
+        """Hold the clients to come by what is known of ``job``'s share only now. Raises GpuError or
+        OSError."""
+        with self._locked():
+            share = limits.read(self._file(job))
+            if self._file(job).exists():
+                limits.write(self._file(job), share._replace(mib=share_mib))
+                self._hold(self._jobs(), 0)  # as it was, where one share is not known
+
     @property
     def lacks(self) -> tuple[str, ...]:
         """What the daemon of this GPU could not be given, in words."""

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 #: after which no further command is given: a user may have stopped the daemon, and each waits
-LIMIT_S = 0.9
+#: COMMAND_S then; on a busy node programs take their time to start
+LIMIT_S = 1.9
 MOST_SERVERS = 4
 DEVICE = 0  # the daemon's only one, in its own numbering; by UUID limits were seen not to apply
 _SHOWN = r"([0-9]{1,9})\s*([GM])i?B?"

@@ -35,6 +35,21 @@ def leave(
     return faults
 
 
+def promised(
+    run_dir: Path, control: Path, environ: Mapping[str, str], job: MpsJob, share_mib: int
+) -> list[str]:
+    """What this run was promised of each of its GPUs is known only now; returns what failed, in
+    words. Never raises."""
+    faults: list[str] = []
+    with _noted(faults):
+        for folder in _folders(run_dir):
+            with _noted(faults):  # there are other GPUs
+                gpu = _gpu(run_dir, control, environ, folder)
+                if gpu is not None and gpu.folder == folder:
+                    gpu.promised(job, share_mib)
+    return faults
+
+
 class Reaped(NamedTuple):
     """``ended``: the UUIDs of the GPUs whose daemon was stopped; ``faults``: what failed."""
 

@@ -42,9 +42,9 @@ from slurm_coloc.flow.node.jobs_here import (
 )
 
 MARKS_DEADLINE_S = 1.0
-ASK_S = 0.5  # all that colocd may cost the start of a job
-# The same where a process of another user is on its GPUs: it may have to be put back.
-ASK_BESIDE_OTHERS_S = 2.0
+# All that colocd may cost the start of a job. It asks slurmctld, which may be busy, and a job that
+# starts without an answer starts without its fence.
+ASK_S = 2.0
 # GPUs that are not fit are checked again after so many seconds: a process that was killed gives its
 # memory back a little later.
 PAUSES_S = (0.0, 0.5, 1.0)
@@ -128,9 +128,8 @@ def request_reservation(
     of GPUs that are not fit for it, {} where they are. ``unfenced``: why nothing would hold the
     job's memory. Never raises.
 
-    Nothing here may take longer than ASK_S: the job waits for its Prolog. Two requests may: one
-    beside a process of another user, and the ``last`` one about GPUs that are not fit, since colocd
-    puts the job back before it answers.
+    Nothing here may take longer than ASK_S, since the job waits for its Prolog; but for the
+    ``last`` request about GPUs that are not fit: colocd puts the job back before it answers.
     """
     job = call.job
     request = {
@@ -143,7 +142,7 @@ def request_reservation(
         "last": last,
         "unfenced": unfenced[:200],
     }
-    deadline_s = PUT_BACK_S if last else _deadline_s(request, job.uid)
+    deadline_s = PUT_BACK_S if last else ASK_S
     try:
         answer = limited(lambda: _request(call, request, deadline_s), deadline_s)
     except (ColocError, OSError) as err:  # TimeoutError is one
@@ -154,12 +153,6 @@ def request_reservation(
         return _unavailable("colocd has decided nothing for this job"), {}
     where = {"from": answer["from"]}
     return {"available": True, **found, **where}, unfit if isinstance(unfit, dict) else {}
-
-
-def _deadline_s(request: Mapping[str, Any], uid: int) -> float:
-    holders = (one for gpu in request["gpus"] for one in gpu["holders"])
-    others = any(one["uid"] not in (0, uid) for one in holders)
-    return ASK_BESIDE_OTHERS_S if others else ASK_S
 
 
 def _facts(device: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:

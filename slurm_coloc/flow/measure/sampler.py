@@ -11,6 +11,7 @@ import contextlib
 import functools
 import os
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -20,6 +21,7 @@ from slurm_coloc.adapters.dcgm import Dcgmi
 from slurm_coloc.adapters.dcgm.counters import Dcgm
 from slurm_coloc.adapters.dcgm.jobs import JobStatistics
 from slurm_coloc.adapters.mps import node
+from slurm_coloc.adapters.mps.jobs import MpsJob
 from slurm_coloc.adapters.nvml import Nvml
 from slurm_coloc.adapters.procs.watch import Procs
 from slurm_coloc.errors import ColocError, GpuError
@@ -30,7 +32,7 @@ from slurm_coloc.flow.measure.measure import Measurer
 from slurm_coloc.flow.measure.overruns import Begun
 from slurm_coloc.flow.measure.thread import Worker
 from slurm_coloc.flow.node import records
-from slurm_coloc.flow.node.jobs_here import add_promise, close_to_others, remove_state
+from slurm_coloc.flow.node.jobs_here import Job, add_promise, close_to_others, remove_state
 
 log = structlog.get_logger()
 
@@ -41,6 +43,7 @@ REAP_S = 60.0
 FLUSH_S = 2.0
 HEAR_S = 0.1  # between two reads of what the driver reported
 FRESH_S = 5.0  # older figures are not sent
+URGENT_S = 20.0  # most programs have their first memory on the GPU by then
 PROMISE_S = 600.0  # of a run that colocd does not know by then it never will
 
 
@@ -79,7 +82,9 @@ class Sampler:
             "gpus": found.figures[:64],
             "idle": found.idle[:64],
             "runs": found.present[:64],
-            "without": self._without_promise(),
+            "without": [
+                (job.job_id, job.restart, list(job.uuids)) for job in self._without_promise()
+            ],
             "overruns": found.overruns.for_heartbeat()[:64],
             "observed": found.observed.due(),
             "progress": progress,
@@ -98,30 +103,39 @@ class Sampler:
     @property
     def news(self) -> bool:
         """Whether the next heartbeat should not wait for its time."""
-        return self._measurer.overruns.news
+        since_s = time.time() - URGENT_S
+        late = (job for job in self._without_promise() if job.began_s > since_s)
+        return self._measurer.overruns.news or any(late)
 
     def delivered(self, figures: dict[str, Any]) -> None:
         """Colocd has taken this heartbeat."""
         self._measurer.observed.taken(figures.get("observed", ()))
 
-    def _without_promise(self) -> list[tuple[int, int, list[str]]]:
-        """Runs whose Prolog is over and got no answer of colocd, with their GPUs."""
+    def _without_promise(self) -> list[Job]:
+        """Runs whose Prolog is over and got no answer of colocd."""
         since_s = time.time() - PROMISE_S
         return [
-            (job.job_id, job.restart, list(job.uuids))
+            job
             for job in self._measurer.jobs()
             if job.promised_mib is None and job.prolog_s is not None and job.began_s > since_s
         ][:32]
 
     def promised(self, promises: object) -> None:
         """Note what runs were promised whose Prolog could not ask: from now on they are judged by
-        it."""
+        it, and their MPS server holds the clients to come."""
         if not self._root or not isinstance(promises, list):
             return
         for one in promises[:32]:
             with contextlib.suppress(ColocError, OSError):
-                if isinstance(one, dict) and add_promise(self._settings.run_dir, one):
-                    log.info("promise", jobid=one["job_id"], result="known now")
+                job = add_promise(self._settings.run_dir, one) if isinstance(one, dict) else None
+                if job is not None:
+                    self._beside(self._hold(job))
+
+    async def _hold(self, job: Job) -> None:
+        settings, run = self._settings, MpsJob(job.job_id, job.restart, job.uid, 0)
+        hold = (settings.run_dir, settings.mps_control, os.environ, run, job.promised_mib or 0)
+        faults = await asyncio.to_thread(node.promised, *hold)
+        log.info("promise", jobid=job.job_id, result="; ".join(faults) or "known now")
 
     def forget(self, gone: object) -> None:
         """Remove the states of jobs that colocd knows to have ended long ago: their Epilog was
@@ -190,9 +204,13 @@ class Sampler:
     def _on_overruns(self) -> None:
         """Tell the jobs that hold too much, and end what holds it where the site wants that."""
         for one in self._measurer.overruns.begun() if self._root else ():
-            task = asyncio.create_task(self._act(one))
-            self._acting.add(task)
-            task.add_done_callback(self._acting.discard)
+            self._beside(self._act(one))
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Samples go on meanwhile."""
+        task = asyncio.create_task(work)
+        self._acting.add(task)
+        task.add_done_callback(self._acting.discard)
 
     async def _act(self, one: Begun) -> None:
         settings, job_id = self._settings, one.job.job_id

@@ -157,27 +157,27 @@ def _set(fd: int, mode: int) -> None:
         os.fchmod(fd, mode)
 
 
-def add_promise(run_dir: Path, promise: Mapping[str, Any]) -> bool:
-    """Add to a run's state what its Prolog could not learn of colocd; whether it was missing.
-    Raises ColocError or OSError."""
+def add_promise(run_dir: Path, promise: Mapping[str, Any]) -> Job | None:
+    """Add to a run's state what its Prolog could not learn of colocd; the run, None where nothing
+    was missing. Raises ColocError or OSError."""
     job_id, name = promise.get("job_id"), f"{promise.get('job_id')}.json"
     if not isinstance(job_id, int) or not _STATE.fullmatch(name):
-        return False
+        return None
     with spool.open_dir(run_dir, None) as fd:
         raw = spool.read_file(fd, name, {0, os.geteuid()}) or b""
         job = read_state(raw)
         if job is None or job.promised_mib is not None or job.prolog_s is None:
-            return False
+            return None
         if (job.job_id, job.restart) != (job_id, promise.get("restart")):
-            return False
+            return None
         held = {key: value for key, value in promise.items() if key not in ("job_id", "restart")}
         state = json.loads(raw) | {"reservation": {"available": True, **held, "from": "heartbeat"}}
         data = json.dumps(state, indent=1).encode("ascii") + b"\n"
         told = read_state(data)
         if told is None or told.promised_mib is None:
-            return False
+            return None
         spool.write_file(fd, name, data, FILE_MODE)
-    return True
+    return told
 
 
 def remove_state(run_dir: Path, job_id: int) -> None:

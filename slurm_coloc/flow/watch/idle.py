@@ -28,6 +28,7 @@ AGAIN_S = 60.0  # until a job that is still there is cancelled again: slurmctld 
 CLOCKS_S = 60.0  # that clocks of hosts may differ
 #: kinds of events
 NOTED, WARNED, CANCELLED = "idle", "idle-warned", "idle-cancelled"
+_HELD = "coloc: this job holds a GPU and has not used it for"
 
 
 class IdleJobs:
@@ -76,16 +77,19 @@ class IdleJobs:
         left = now_s - done.get(CANCELLED, 0.0) >= AGAIN_S  # not cancelled a moment ago
         if may and left and any(due(rule) is not Step.WAIT for rule in rules):
             view = await self._slurm.job(run.job_id)
-        if NOTED not in done:
-            shown = _duration(now_s - one.since_s)
-            text = f"holds {one.held_mib} MiB on {node} and has used no GPU for {shown}"
-            self._note(run, NOTED, text)
-            log.info("idle", jobid=run.job_id, node=node, held_mib=one.held_mib)
+        step = Step.WAIT
         if view is not None and _is_running(view, run):
             rule = self._rule[run.key] = self._rule_of(view)
             step = due(rule)
-            shown_s = now_s - one.since_s if step is Step.TELL else idle_s
-            await self._do(step, rule, run, view, shown_s)
+        shown = _duration(now_s - one.since_s)
+        if step is Step.TELL and view is not None:  # again, where slurmctld is away
+            await self._write(view, f"{_HELD} {shown}")
+        if NOTED not in done:
+            text = f"holds {one.held_mib} MiB on {node} and has used no GPU for {shown}"
+            self._note(run, NOTED, text)
+            log.info("idle", jobid=run.job_id, node=node, held_mib=one.held_mib)
+        if step in (Step.WARN, Step.CANCEL) and view is not None:
+            await self._do(step, rule, run, view, idle_s)
 
     def _rules(self) -> tuple[IdleRule, IdleRule]:
         found = self._config
@@ -105,14 +109,12 @@ class IdleJobs:
         return batch
 
     async def _do(self, step: Step, rule: IdleRule, run: Run, view: JobView, idle_s: float) -> None:
-        held = f"coloc: this job holds a GPU and has not used it for {_duration(idle_s)}"
-        if step is Step.TELL:
-            await notify(self._slurm, view, held)
-        elif step is Step.WARN:
+        held = f"{_HELD} {_duration(idle_s)}"
+        if step is Step.WARN:
             minutes = _duration(left_s(rule, idle_s))
-            await self._warn(view, f"{held}: it is cancelled in {minutes} if it stays so")
+            await self._write(view, f"{held}: it is cancelled in {minutes} if it stays so")
             self._note(run, WARNED, f"its owner was warned: cancelled in {minutes} if still idle")
-        elif step is Step.CANCEL:
+        else:
             # Noted first: if colocd stops here, the end of the job has its reason all the same.
             self._note(
                 run, CANCELLED, f"cancelled by the site's rule: idle for {_duration(idle_s)}"
@@ -121,9 +123,9 @@ class IdleJobs:
             await self._slurm.cancel(view.handle)
             log.warning("idle", jobid=run.job_id, result="cancelled", idle_s=round(idle_s))
 
-    async def _warn(self, view: JobView, line: str) -> None:
-        """Write the warning. Raises SlurmError where slurmctld is away: it is written later then. A
-        job that cannot be told anything (Slurm refuses) counts as warned."""
+    async def _write(self, view: JobView, line: str) -> None:
+        """Into the job's output. Raises SlurmError where slurmctld is away: it is written later
+        then. A job that cannot be told anything (Slurm refuses) counts as told."""
         try:
             await self._slurm.notify(view.handle, line)
         except SlurmError as err:

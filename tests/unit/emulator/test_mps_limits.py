@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_coloc.adapters.mps import limits
+from slurm_coloc.adapters.mps import limits, node
 from slurm_coloc.adapters.mps.jobs import MpsJob
 from slurm_coloc.adapters.mps.limits import Share
 
@@ -99,6 +99,17 @@ def test_a_job_of_unknown_share_is_not_held_below_the_gpu(table: Table) -> None:
     assert run(table, pipe, 29_300).returncode == 0
     table.leave(2)
     assert run(table, pipe, 29_300).returncode == 1
+    table.leave(1)
+
+
+def test_a_share_that_is_known_late_holds_from_then_on(table: Table) -> None:
+    pipe = join(table, 1, 0)
+    assert run(table, pipe, 29_300).returncode == 0
+    told = (table.run_dir, table.gpu.control, table.gpu.environ)
+    assert node.promised(*told, MpsJob(1, 0, ADA, 0), 5120) == []
+    assert node.promised(*told, MpsJob(2, 0, ADA, 0), 9000) == [], "it is not there"
+    assert run(table, pipe, 29_300).returncode == 1
+    assert bound(table, 1) == TOTAL, "what it could have had once"
     table.leave(1)
 
 

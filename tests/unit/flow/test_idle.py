@@ -202,6 +202,15 @@ def test_slurmctld_away_loses_no_word(site: Callable[..., Site]) -> None:
     assert here.at(1810).slurm.lines and here.kinds == [idle.NOTED]
 
 
+def test_what_slurmctld_did_not_take_is_told_later(site: Callable[..., Site]) -> None:
+    here = site()
+    here.slurm.refuses = "slurm-away"
+    assert not here.at(1800).kinds
+    here.slurm.refuses = ""
+    here.at(1810)
+    assert here.at(1820).kinds == [idle.NOTED] and len(here.slurm.lines) == 1
+
+
 def test_a_warning_that_slurmctld_did_not_take_is_none(site: Callable[..., Site]) -> None:
     here = site().at(1800)
     here.slurm.refuses = "slurm-away"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run whose Prolog had no answer of colocd in its half second: its agent learns the promise."""
+"""A run whose Prolog had no answer of colocd in its time: its agent learns the promise."""
 
 import json
 from pathlib import Path
@@ -56,8 +56,9 @@ def told(store: Store) -> dict[str, Any]:
 def test_the_promise_comes_with_a_heartbeat(store: Store, tmp_path: Path) -> None:
     path = state(tmp_path / "run")
     promise = told(store)
-    assert add_promise(tmp_path / "run", promise)
+    learned = add_promise(tmp_path / "run", promise)
     job = read_state(path.read_bytes())
+    assert job == learned
     assert job is not None and job.promised_mib == 12 * 1024 and job.account == "physics"
     assert job.promised_on(GPU) == 12 * 1024
     assert path.stat().st_mode & 0o777 == 0o600
