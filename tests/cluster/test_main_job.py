@@ -34,7 +34,7 @@ def index_of(gres: str) -> str:
 def test_three_share_one_gpu_the_next_waits_and_starts_when_there_is_room(lab: Lab) -> None:
     me = desk(lab, 300)
     # Leave one GPU for the test: a whole-GPU job of root takes the other.
-    blocker = lab.sbatch("--gres=gpu:1", "--mem=100", wrap="sleep 120")
+    blocker = lab.sbatch("--gres=gpu:1", "--mem=100", wrap="sleep 600")
     lab.wait(blocker, "RUNNING")
     train = me.train(memory_mib=6000, smact=0.2, work_s=600)
     jobs = [me.submit("--mem=100", wrap=train)]

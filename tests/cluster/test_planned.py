@@ -71,7 +71,7 @@ def test_a_share_runs_while_its_owner_s_whole_gpu_job_waits(make_lab: Make) -> N
     order the share behind it would wait for them too. Another user's job is passed by nobody."""
     lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT})
     me, other = desk(lab, 313), desk(lab, 314, user=1)
-    long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.95, work_s=90, log_every_s=1))
+    long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.95, work_s=120, log_every_s=1))
     lab.wait(long, "RUNNING", 60)
     until(lambda: left_s(lab, long), 60, "its log is read")
     wide = me.submit("--gpus=2", *QUIET, wrap="true")

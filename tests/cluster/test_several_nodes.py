@@ -59,7 +59,7 @@ def parts(me: Desk, job_id: int) -> dict[str, int]:
 def test_each_node_gives_the_same_share_beside_others(two: Lab) -> None:
     me = desk(two, 190)
     single = me.submit(
-        "--mem=100", "--nodelist=n2", wrap=me.train(memory_mib=2000, smact=0.1, work_s=60)
+        "--mem=100", "--nodelist=n2", wrap=me.train(memory_mib=2000, smact=0.1, work_s=600)
     )
     two.wait(single, "RUNNING")
     until(lambda: "step " in two.output(single), 30, "it trains")
