@@ -10,7 +10,7 @@ from slurm_coloc.estimate.summary import Layer, Summary
 #: classes of vision models with products that no row shows where it has no shapes
 _MORE = (
     "talkingheadattn", "classattn", "outlookattention", "gpsa",
-    "parallelscalingblock", "visiontransformersam", "tnt", "scale",
+    "parallelscalingblock", "visiontransformersam", "tnt",
 )  # fmt: skip
 
 

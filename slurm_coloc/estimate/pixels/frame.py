@@ -4,25 +4,37 @@
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from slurm_coloc.estimate.lexing import Shape
+from slurm_coloc.estimate.lexing import Shape, fail
+from slurm_coloc.estimate.summary import Layer
 
 #: values of a block that a concatenation may have, or that a later row may read
 MOST = 64
+_OF_TOKENS = (
+    "metaformer",
+    "levit",
+    "pyramidvision",
+    "davit",
+    "hiera",
+    "swintransformerv2",
+    "visiontransformer",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A value of one sample: ``sides`` () once it is flat. ``last``: channels come last."""
+    """A value of one sample: ``sides`` () once it is flat. ``last``: channels come last;
+    ``tokens``: and the pixels in one row."""
 
     channels: int
     sides: tuple[int, ...]
     last: bool = False
+    tokens: bool = False
 
     @property
     def shape(self) -> Shape:
         """With the sample's leading 1."""
         if self.last:
-            return (1, *self.sides, self.channels)
+            return (1, *((self.pixels,) if self.tokens else self.sides), self.channels)
         return (1, self.channels, *self.sides)
 
     @property
@@ -34,13 +46,15 @@ class At:
 @dataclass(slots=True)
 class Frame:
     """An open block: what it reads and what its rows made. ``parts``: of that what convolutions
-    and pools made, ``ends``: what no later row read. ``whole``: what was cut into parts."""
+    and pools made, ``ends``: what no later row read. ``whole``: what was cut into parts.
+    ``again``: a row may read an older value also where channels are last."""
 
     reads: At
     made: list[At] = field(default_factory=list)
     parts: list[At] = field(default_factory=list)
     ends: list[At] = field(default_factory=list)
     whole: int = 0
+    again: bool = False
 
     def add(self, made: At, reads: At, slides: int) -> None:
         """A row made ``made`` of ``reads``, by so many convolutions or pools."""
@@ -49,6 +63,12 @@ class Frame:
         self.made.append(made)
         self.ends.append(made)
         self.parts.extend([made] * min(slides, MOST))
+
+
+def of_tokens(kind: str) -> bool:
+    """Whether a published network (timm) of this class has its pixels in a row where channels are
+    last: shapes of other networks differ in nothing that counts, but for copies."""
+    return kind.lower().startswith(_OF_TOKENS)
 
 
 def joined(frame: Frame, current: At, want: int) -> At | None:
@@ -61,3 +81,12 @@ def joined(frame: Frame, current: At, want: int) -> At | None:
             if total == want and value is not current:
                 return replace(current, channels=want)
     return None
+
+
+def unclear(layer: Layer, reads: int, found: At) -> Exception:
+    text = f"{layer.kind} reads {reads} channels and the rows before it do not make them"
+    return fail("no_shapes", f"{text} (they make {found.channels}): print it with torchinfo")
+
+
+def untold(layer: Layer) -> Exception:
+    return fail("no_shapes", f"what {layer.kind} does is in no row: print it with torchinfo")

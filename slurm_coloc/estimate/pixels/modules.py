@@ -24,16 +24,20 @@ def leaf(layer: Layer, x: At) -> At:
             if "upsample" in name:
                 return _scaled(layer, x)
             return replace(x, sides=_sides(layer, x, name))
-        case Role.NORM if name in ("layernorm", "rmsnorm") and len(x.sides) > 1:
+        case Role.NORM if _over_last(name) and len(x.sides) > 1:
             return replace(x, last=True)  # over the last dimension (ConvNeXt)
     if "adaptive" in name or "globalpool" in name:
         side = layer.attribute("output_size", 1)
         return replace(x, sides=tuple(side for _ in x.sides))
-    if name.startswith(BLUR):
+    if name.startswith(BLUR) or name == "downsample":  # LeViT takes every second pixel
         return halved(x)
     if name == "flatten":
         return At(bounded(x.channels * x.pixels), ())
     return x
+
+
+def _over_last(name: str) -> bool:
+    return name.startswith(("layernorm", "rmsnorm")) and "2d" not in name
 
 
 def halved(x: At) -> At:

@@ -10,10 +10,19 @@ makes them up there is no answer: the code between the rows does more than can b
 from dataclasses import replace
 
 from slurm_coloc.errors import SummaryError
-from slurm_coloc.estimate.kinds import Role, is_attention
+from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import Shape, fail
-from slurm_coloc.estimate.pixels.attention import MOST_OF_READ, attended, encloses
-from slurm_coloc.estimate.pixels.frame import MOST, At, Frame, joined
+from slurm_coloc.estimate.pixels.as_run import SPLIT, as_run
+from slurm_coloc.estimate.pixels.attention import attends, attention
+from slurm_coloc.estimate.pixels.frame import (
+    MOST,
+    At,
+    Frame,
+    joined,
+    of_tokens,
+    unclear,
+    untold,
+)
 from slurm_coloc.estimate.pixels.inside import GATES, inside
 from slurm_coloc.estimate.pixels.modules import BLUR, halved, leaf
 from slurm_coloc.estimate.rebuild.blocks import PARALLEL
@@ -24,10 +33,12 @@ from slurm_coloc.estimate.summary import Layer, Summary
 #: parts of class names whose own code splits, turns or weighs in a way that no row shows
 #: (GCViT's stages read their pixels beside those that a feature block pools)
 _OPAQUE = (
-    "splitattn", "selectivekernel", "mixedconv", "involution", "bottle2neck", "featureblock",
+    "splitattn", "selectivekernel", "mixedconv", "involution", "featureblock",
 )  # fmt: skip
 #: four pixels become one before its first row (Swin)
 _MERGES = "patchmerging"
+#: blocks whose matrix on a shortcut stands before the rows beside it
+_AGAIN = ("hierablock", "multiscaleblock", "levitdistilled")
 #: blocks around a row in which a long skip may begin
 _MOST_FRAMES = 8
 #: rows that are run, tries included
@@ -38,7 +49,8 @@ def with_pixels(summary: Summary, shape: Shape) -> Summary:
     """The summary with the shapes that follow from an input of ``shape`` (channels first, without
     the batch). Raises SummaryError no_shapes where they do not follow, number_out_of_range."""
     top = tree(summary)
-    _Walk(top).rows(top, At(shape[0], tuple(shape[1:])))
+    as_run(top)
+    _Walk(top, shape).rows(top, At(shape[0], tuple(shape[1:])))
     return replace(summary, layers=tuple(_flat(top, 0, [])), shapes=True)
 
 
@@ -50,21 +62,12 @@ def _flat(nodes: list[Node], depth: int, into: list[Layer]) -> list[Layer]:
     return into
 
 
-def _unclear(layer: Layer, reads: int, found: At) -> Exception:
-    text = f"{layer.kind} reads {reads} channels and the rows before it do not make them"
-    return fail("no_shapes", f"{text} (they make {found.channels}): print it with torchinfo")
-
-
-def _untold(layer: Layer) -> Exception:
-    return fail("no_shapes", f"what {layer.kind} does is in no row: print it with torchinfo")
-
-
 class _Walk:
     """One pass over the rows in the order in which they are printed."""
 
-    def __init__(self, top: list[Node]) -> None:
+    def __init__(self, top: list[Node], shape: Shape) -> None:
         needs: list[int] = []
-        self._inside = inside(top, needs, {})
+        self.inside = inside(top, needs, {})
         self._place = 0  # of the next leaf
         # Of each leaf: channels that it or the first one after it which is particular reads.
         self._wanted = [0] * (len(needs) + 1)
@@ -72,6 +75,8 @@ class _Walk:
             self._wanted[place] = needs[place] or self._wanted[place + 1]
         self._calls = 0
         self._frames: list[Frame] = []
+        self.tokens = bool(top) and of_tokens(top[0].layer.kind)
+        self.side = max(shape[1:], default=0)  # of the input
 
     def rows(self, nodes: list[Node], x: At) -> At:
         """What a block's rows make of ``x``, before the block's own code."""
@@ -82,38 +87,40 @@ class _Walk:
         current = frame.reads
         for node in nodes:
             if any("List" in child.layer.kind == node.layer.kind for child in node.children):
-                raise _untold(node.layer)  # the code takes rows of them by number (HRNet)
+                raise untold(node.layer)  # the code takes rows of them by number (HRNet)
             if by_number(node):
-                raise _untold(node.layer)
+                raise untold(node.layer)
         lists = [node.layer for node in nodes if node.layer.kind == LIST]
         if len(lists) > 1:
-            raise _untold(lists[0])  # it takes one of each in turn (a U-Net's ways down and up)
+            raise untold(lists[0])  # it takes one of each in turn (a U-Net's ways down and up)
         for node in unlisted(nodes):
             if node.layer.attribute("shortcut") and residual:
-                frame.made.append(self._row(node, frame.reads))
+                frame.made.append(self.row(node, frame.reads))
                 continue
             given = self._given(node, current)
-            made = self._row(node, given, beside=frame.whole > 0)
+            made = self.row(node, given, beside=frame.whole > 0)
             if given.last and given.sides == (current.channels,) != current.sides:
                 if made != given:
-                    raise _untold(node.layer)
+                    raise untold(node.layer)
                 made = current  # a matrix over the pixels: turned, and turned back
-            frame.add(made, given, node.times if self._inside[id(node)].slides else 0)
+            frame.add(made, given, node.times if self.inside[id(node)].slides else 0)
             current = made
         self._frames.pop()
         return current
 
-    def _row(self, node: Node, x: At, beside: bool = False) -> At:
+    def row(self, node: Node, x: At, beside: bool = False) -> At:
         """Run a row on ``x``; its shapes are written into it. ``beside``: where it is repeated, its
         copies read one value each."""
+        if node.layer.kind.lower() in _AGAIN and not self.inside[id(node)].convolved:
+            x = replace(x, last=True, tokens=self.tokens)
         self._calls += 1
         if self._calls > _MOST_CALLS:
             raise fail("too_many_layers", "the model has too many branches to be followed")
         self._place += not node.children or node.layer.role is Role.NORM
         if not node.children:
-            made = leaf(node.layer, x)
+            made = self._leaf(node, x)
         elif node.layer.kind.lower().startswith(BLUR):
-            self._skip(node)
+            self._place += self.inside[id(node)].needs
             made = halved(x)
         else:
             made = self._block(node, x)
@@ -122,8 +129,19 @@ class _Walk:
         node.layer = replace(node.layer, inputs=(x.shape,), outputs=(made.shape,))
         return made
 
-    def _skip(self, node: Node) -> None:
-        self._place += self._inside[id(node)].needs
+    def _leaf(self, node: Node, x: At) -> At:
+        if not self.tokens:
+            return leaf(node.layer, x)
+        if node.layer.role is Role.CONV and x.last:  # turned for it, and turned back
+            sides = leaf(node.layer, replace(x, last=False)).sides
+            return replace(x, channels=node.layer.attribute("second"), sides=sides)
+        made = leaf(node.layer, x)
+        return replace(made, tokens=made.last)
+
+    def skip(self, node: Node) -> None:
+        """Pass over a row of the pixels' places, which is small."""
+        self._place += self.inside[id(node)].needs
+        _small(node)
 
     def _block(self, node: Node, x: At) -> At:
         """A container: its rows, and what its code makes of what they made."""
@@ -131,19 +149,21 @@ class _Walk:
         if kind.startswith(GATES):
             return self._gate(node, x)
         if any(part in kind for part in _OPAQUE):
-            raise _untold(node.layer)
-        if is_attention(node.layer.kind) and not encloses(node):
-            return self._attention(node, x)
+            raise untold(node.layer)
+        if kind.startswith(SPLIT):
+            return self._split(node, x)
+        if attends(node):
+            return attention(self, node, x)
         if kind.startswith(PARALLEL):
             made = x
             for child in unlisted(node.children):
-                made = self._row(child, x if self._inside[id(child)].weighs else made, beside=True)
+                made = self.row(child, x if self.inside[id(child)].weighs else made, beside=True)
             return made
-        frame = Frame(x)
+        frame = Frame(x, again=kind in _AGAIN)
         current = self._run(node.children, frame, _is_block(node))
         if kind.startswith("ghostmodule"):  # half of it is made of the other half
             return replace(current, channels=2 * current.channels)
-        weighted = any(self._inside[id(child)].weighs for child in node.children)
+        weighted = any(self.inside[id(child)].weighs for child in node.children)
         if weighted and current.channels == x.channels and current.pixels == 1 < x.pixels:
             return x  # a gate, whatever its name
         if (
@@ -154,33 +174,25 @@ class _Walk:
             return x  # channels are put first again (ConvNeXt)
         return self._gathered(frame, current)
 
-    def _attention(self, node: Node, x: At) -> At:
-        """Queries, keys and values of every pixel, and a projection of what is weighed by them: its
-        rows read what the block reads, or as many values of each pixel as they say."""
-        rows = attended(node, x, self._inside)
-        convolved = self._inside[id(node)].convolved
-        if not rows:
-            raise _untold(node.layer)
-        inner = x if x.last or convolved else replace(x, last=True)
-        current = inner
+    def _split(self, node: Node, x: At) -> At:
+        """Res2Net's: parts of what the first row made are convolved each by itself, then together
+        again."""
+        current, cut, again = x, None, False
         for child in unlisted(node.children):
-            if child not in rows and self._inside[id(child)].matters:
-                self._skip(child)  # of a pixel's place
+            if child.layer.attribute("shortcut"):
+                self.row(child, x)
                 continue
-            need = self._inside[id(child)].first
-            given = inner if need == inner.channels else current
-            if need not in (0, given.channels):
-                if need > MOST_OF_READ * current.channels:
-                    raise _unclear(child.layer, need, current)
-                given = replace(given, channels=need)
-            made = self._row(child, given)
-            if made.pixels != given.pixels:
-                raise _untold(node.layer)  # of fewer pixels (pyramids)
-            if child in rows:
-                current = made
-        if current.channels != x.channels and not convolved:
-            raise _untold(node.layer)
-        return replace(current, last=x.last)
+            need, given = self.inside[id(child)].first, current
+            if cut is None and 0 < need < current.channels:
+                cut = current
+            if cut is not None and need == cut.channels:
+                given, cut, again = replace(current, channels=need), None, True
+            elif cut is not None and child.layer.role in (Role.CONV, Role.POOL):
+                given = replace(cut, channels=need or current.channels)
+            current = self.row(child, given)
+        if not again:
+            raise untold(node.layer)
+        return current
 
     def _gate(self, node: Node, x: At) -> At:
         mean = At(x.channels, tuple(1 for _ in x.sides))
@@ -213,25 +225,29 @@ class _Walk:
 
     def _given(self, node: Node, current: At) -> At:
         """What a row reads."""
-        inside = self._inside[id(node)]
+        inside = self.inside[id(node)]
         need = inside.first
         if need in (0, current.channels) or not current.sides:
             return current
         if inside.matrix and need == current.channels * current.pixels:
             return current
-        if current.last and need == current.pixels:
-            return At(need, (current.channels,), last=True)
         if need == 4 * current.channels and self._merges(node):
             own = node.layer.kind.lower() == _MERGES
             return replace(halved(current), channels=need) if own else current
-        if current.last and not inside.convolved:  # what meets what is the code's
-            raise _unclear(node.layer, need, current)
+        if current.last and need == current.pixels:
+            return At(need, (current.channels,), last=True)
+        if (
+            current.last and not inside.convolved and not self._frames[-1].again
+        ):  # what meets what is the code's
+            raise unclear(node.layer, need, current)
         frame = self._frames[-1]
         last = (*reversed(frame.made[-MOST:]), frame.reads)
         older = [one for one in last if one.channels == need and one.sides]
         for one in older:
             if one.sides == current.sides or self._makes(node, one).sides == current.sides:
                 return one
+        if frame.again and older:
+            return older[0]
         if both := joined(frame, current, need):
             return both
         part = need < current.channels and current.channels % need == 0 and len(current.sides) > 1
@@ -246,12 +262,12 @@ class _Walk:
         if part:
             frame.whole = current.channels
             return replace(current, channels=need)
-        raise _unclear(node.layer, need, current)
+        raise unclear(node.layer, need, current)
 
     def _merges(self, node: Node) -> bool:
         """Whether what a row reads first is four pixels together."""
         while node.layer.kind.lower() != _MERGES:
-            first = (child for child in node.children if self._inside[id(child)].first)
+            first = (child for child in node.children if self.inside[id(child)].first)
             if (below := next(first, None)) is None:
                 return False
             node = below
@@ -261,12 +277,19 @@ class _Walk:
         """What a row would make of ``x``."""
         place, depth = self._place, len(self._frames)
         try:
-            return self._row(node, x)
+            return self.row(node, x)
         except SummaryError:
             return x
         finally:
             self._place = place
             del self._frames[depth:]
+
+
+def _small(node: Node) -> None:
+    one = ((1, max(1, node.layer.attribute("out_features"))),)
+    node.layer = replace(node.layer, inputs=one, outputs=one)
+    for child in node.children:
+        _small(child)
 
 
 def _is_block(node: Node) -> bool:

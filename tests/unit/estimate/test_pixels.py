@@ -214,10 +214,12 @@ def test_an_image_transformer_whose_rows_differ_in_size_needs_its_input() -> Non
     by_shape = TrainingOptions(64, shape=(3, 224, 224))
     found = estimate(pyramid, by_shape, stack=Stack(0))
     assert found.memory_mib is None and "the rows before it do not make them" in found.reason
-    plain = estimate(printed(*VIT, kind="VisionTransformer"), by_shape, stack=Stack(0))
-    with_pixels_before = estimate(hybrid, by_shape, stack=Stack(0))
-    assert plain.memory_mib and with_pixels_before.memory_mib
-    assert with_pixels_before.memory_mib > plain.memory_mib
+    # Without the head, which a number of tokens alone runs on each of them.
+    plain, hybrid = (
+        estimate(printed(*rows, kind="VisionTransformer"), by_shape, stack=Stack(0)).memory_mib
+        for rows in (VIT[:2], (conv(3, 3), *VIT[:2]))
+    )
+    assert plain and hybrid and hybrid > plain
 
 
 def attention(kind: str, width: int, row: str = "Linear") -> str:
@@ -262,14 +264,6 @@ def test_attention_that_no_row_tells(kind: str, side: int) -> None:
     model = printed(conv(3, 8), attention(kind, 8))
     with pytest.raises(SummaryError, match=f"what {kind} does is in no row"):
         with_pixels(model, (3, side, side))
-
-
-def test_windows_with_a_network_of_positions_have_no_figure() -> None:
-    """Swin 2 stores its scores; of what size the windows are is in no row."""
-    rows = attention("WindowAttention", 8).splitlines()
-    rows[-1:] = ["(cpb_mlp): Sequential(", "(0): Linear(in_features=2, out_features=512)", ")", ")"]
-    with pytest.raises(SummaryError, match="in no row"):
-        with_pixels(printed(conv(3, 8), *rows), (3, 16, 16))
 
 
 def test_a_matrix_over_the_pixels_and_four_pixels_that_are_one() -> None:
