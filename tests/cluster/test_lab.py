@@ -223,12 +223,12 @@ def test_dry_run_changes_nothing(clean: None) -> None:
 
 def test_restarted_daemons_keep_their_jobs(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(coloc=False, emulator=False)
-    job = lab.sbatch("--gres=shard:4", wrap="sleep 4; echo done")
-    lab.wait(job, "RUNNING")
+    job = lab.sbatch("--gres=shard:4", wrap="echo began; sleep 4; echo done")
+    until(lambda: "began" in lab.output(job), 60, "it runs: slurmctld says so before slurmd does")
     lab.restart("slurmd-n1")
     lab.restart("slurmctld")
     lab.wait(job, "COMPLETED")
-    assert lab.output(job).split() == ["done"]
+    assert lab.output(job).split() == ["began", "done"]
     assert Lab.attach(lab.spec.name).daemons["slurmctld"] == lab.daemons["slurmctld"]
 
 

@@ -78,7 +78,7 @@ def test_the_server_holds_a_job_that_unsets_its_limit(lab: Lab) -> None:
 def test_a_promise_that_comes_late_holds_from_then_on(lab: Lab) -> None:
     """The Prolog has no answer of a colocd that hangs; the agent has one before the training
     begins."""
-    me, colocd = desk(lab, 250), lab.daemons["colocd"].pid
+    me, colocd = desk(lab, 240), lab.daemons["colocd"].pid
     train = me.train(memory_mib=MUCH, smact=0.1, work_s=5)
     job_id = me.submit("--mem=50", "--no-requeue", "--hold", wrap=f"{UNSET}; sleep 12; {train}")
     os.kill(colocd, signal.SIGSTOP)
