@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,7 +21,12 @@ from unittest import mock
 from rich.console import Console
 from rich.text import Text
 
-from slurm_coloc.cli import advise, eta, gpus, history, jobs
+from slurm_coloc.adapters.slurm.commands.parse import parse_config
+from slurm_coloc.admin.rules import accounting, releases, slurm_conf
+from slurm_coloc.admin.rules.finding import Finding
+from slurm_coloc.cli import advise, doctor, eta, gpus, history, jobs, render
+from slurm_coloc.cli import report as report_command
+from slurm_coloc.cli.app import build
 from slurm_coloc.cli.listing import Column, listing
 from slurm_coloc.cli.report import compare
 from slurm_coloc.cli.report.cluster import cluster_page
@@ -32,6 +38,7 @@ from slurm_coloc.core.report.cluster import report
 from tests.cluster.test_pages import many
 from tests.unit.report.test_pages import of_sweep
 
+CONTRACT = Path(__file__).parent / "contract" / "slurm"
 NOW_S = 1_795_800_000.0
 MIB = 1024
 USERS = {2001: "ada", 2002: "ben", 2003: "eve"}
@@ -138,13 +145,39 @@ def ended(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def terminal(width: int) -> Console:
+    return Console(
+        record=True, width=width, file=io.StringIO(), force_terminal=True,
+        color_system="truecolor", highlight=False,
+    )  # fmt: skip
+
+
 def svg(lines: Iterable[Text], width: int, title: str) -> str:
-    """The lines as a terminal shows them, without the fonts that rich would fetch."""
-    console = Console(
-        record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor"
-    )
+    """The lines as a terminal shows them."""
+    console = terminal(width)
     for line in lines:
         console.print(line, soft_wrap=True)
+    return exported(console, title)
+
+
+def said(show: Callable[[], object], width: int, title: str) -> str:
+    """What a command says on a terminal."""
+    console = terminal(width)
+    flowing = partial(console.print, soft_wrap=False)  # a terminal wraps, and a picture crops
+    with (
+        mock.patch("slurm_coloc.cli.render.console", lambda: console),
+        mock.patch.object(console, "print", lambda *args, **how: flowing(*args, **_kept(how))),
+    ):
+        show()
+    return exported(console, title)
+
+
+def _kept(how: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in how.items() if key != "soft_wrap"}
+
+
+def exported(console: Console, title: str) -> str:
+    """Without the fonts that rich would fetch."""
     text = console.export_svg(title=title, unique_id=re.sub(r"\W", "", title))
     text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
     return text.replace("Fira Code,", "").replace("Fira Code", "monospace")
@@ -170,10 +203,59 @@ def draw(folder: Path) -> None:
         screens[f"eta-{width}"] = table(eta.COLUMNS, running(runs), width), width
         screens[f"advise-{width}"] = table(advise.COLUMNS, whole(), width), width
         screens[f"report-{width}"] = table(compare.COLUMNS, sweep(), width), width
-    for name, (lines, width) in screens.items():
-        command = "coloc " + name.split("-")[0]
-        (folder / f"{name}.svg").write_text(svg(lines, width, command), encoding="utf-8")
+        screens[f"observe-{width}"] = table(history.OBSERVED, observed(runs), width), width
+    texts = {
+        name: svg(lines, width, "coloc " + name.split("-")[0].replace("observe", "history"))
+        for name, (lines, width) in screens.items()
+    }
+    for width in (80, 160):
+        texts[f"sums-{width}"] = said(
+            lambda: render.show(report_command.sums(by_user())), width, "coloc report"
+        )
+        texts[f"doctor-{width}"] = said(lambda: doctor.show(faults()), width, "coloc doctor")
+        texts[f"simulate-{width}"] = said(simulated, width, "coloc simulate")
+    for name, text in texts.items():
+        (folder / f"{name}.svg").write_text(text, encoding="utf-8")
         print(f"{folder / name}.svg")
+
+
+def observed(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Decisions of observe mode: most would share, some of their texts tell too little."""
+    found = []
+    for number, run in enumerate(runs):
+        row = run | {"made_s": NOW_S - 700 * (number + 1), "reason": "fits"}
+        if number % 4 == 3:
+            nothing = {"memory_mib": None, "upper_mib": None, "shards": 0, "tres": "gres/gpu:1"}
+            reason = ("no-estimate", "no-summary", "fills-gpu")[number % 3]
+            row |= nothing | {"action": "exclusive", "reason": reason}
+        found.append(row)
+    return found
+
+
+def by_user() -> list[dict[str, Any]]:
+    return [
+        {
+            "uid": uid, "runs": runs, "shared": runs - runs // 5, "completed": runs - oom - 3,
+            "oom": oom, "put_back": oom + 1, "hours": 1.7 * runs, "measured": runs - 4,
+            "peak_mib": 7200 * (runs - 4), "estimate_mib": 7900 * (runs - 4),
+            "reserved_mib": 9100 * (runs - 4),
+        }
+        for uid, runs, oom in ((2001, 1210, 4), (2002, 96, 0), (2003, 31, 2))
+    ]  # fmt: skip
+
+
+def faults() -> list[Finding]:
+    """What the doctor's own rules find in a slurm.conf with three faults, and in its repair."""
+    conf = parse_config((CONTRACT / "24.11" / "config.txt").read_text(encoding="utf-8"))
+    conf |= {"ProctrackType": "proctrack/pgid", "PrologFlags": "", "JobRequeue": "0"}
+    checks = (*releases.RELEASE_CHECKS, *slurm_conf.SETTINGS, accounting.accounting)
+    return [check(conf) for check in checks]
+
+
+def simulated() -> None:
+    asked = "simulate --trace etc/examples/simulate/trace.csv --compare best,magm,first-fit"
+    with mock.patch("sys.argv", ["coloc", *asked.split()]):
+        build()(standalone_mode=False)
 
 
 def sweep() -> list[dict[str, Any]]:

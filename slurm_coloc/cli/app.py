@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the command line from its subcommand files and maps errors to exit codes."""
 
+import inspect
 import re
 import sys
 from importlib import import_module
@@ -67,7 +68,19 @@ def build() -> typer.Typer:
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     for name in [COMMANDS[asked]] if asked in COMMANDS else COMMANDS.values():
         import_module(f"slurm_coloc.cli.{name}").register(app)
+    _unwrap(app)
     return app
+
+
+def _unwrap(app: typer.Typer) -> None:
+    """Make each paragraph of a command's help one line: typer wraps it for the terminal, and breaks
+    it at the ends of the docstring's lines as well."""
+    for command in app.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _unwrap(group.typer_instance)
 
 
 def run() -> int:

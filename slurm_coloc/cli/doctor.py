@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
             rows = [asdict(found) for found in findings]
             render.print_json({"ok": not failed, "checks": rows})
         else:
-            _show(findings)
+            show(findings)
         if failed:
             raise typer.Exit(1)
 
@@ -71,7 +71,8 @@ def _rollout(config: Path | None, slurm_file: Path | None) -> Iterator[Finding]:
         yield rollout.without_slurm(err)
 
 
-def _show(findings: list[Finding]) -> None:
+def show(findings: list[Finding]) -> None:
+    """Print what was found, and what to do."""
     for found in findings:
         todo = "" if found.status is Status.OK else found.todo
         head = Text(f"{found.status:<14} ", style=COLOURS[found.status])

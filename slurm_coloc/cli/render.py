@@ -63,11 +63,17 @@ def plain(value: object) -> str:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """A table; columns whose name ends in > are aligned to the right."""
+    """A table; columns whose name ends in > are aligned to the right. Where the terminal is narrow
+    a name of several words takes several lines, so that no figure is cut."""
     made = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
     for name in columns:
         right = name.endswith(">")
-        made.add_column(name.rstrip(">"), justify="right" if right else "left", no_wrap=True)
+        made.add_column(
+            name.rstrip(">"),
+            justify="right" if right else "left",
+            vertical="bottom",
+            no_wrap=" " not in name,
+        )
     for row in rows:
         made.add_row(*(Text(plain(value)) for value in row))
     return made

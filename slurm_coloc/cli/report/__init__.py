@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.table import Table
 
 from slurm_coloc.cli import render
 from slurm_coloc.cli.listing import show_listing
@@ -111,7 +112,7 @@ def register(app: typer.Typer) -> None:
             elif job_id is None and not answer["users"]:
                 print(f"no --coloc job has ended in the last {days} days")
             elif job_id is None:
-                render.show(render.table("", COLUMNS, map(_row, answer["users"])))
+                render.show(sums(answer["users"]))
             else:
                 render.show(render.facts(_lines(answer)), *picture(answer, render.console().width))
 
@@ -132,6 +133,11 @@ def _page_of(job_id: str) -> str:
         raise typer.BadParameter("--html is of one JOBID; of several with --compare")
     answer = call(load_config(), "usage", wanted[0])
     return job_page(answer, _lines(answer))
+
+
+def sums(users: list[render.Row]) -> Table:
+    """What the runs of each user came to."""
+    return render.table("", COLUMNS, map(_row, users))
 
 
 def _row(user: render.Row) -> tuple[object, ...]:

@@ -32,6 +32,15 @@ def test_every_command_and_option_has_a_help_text(
             assert text.strip(), f"coloc {' '.join(path)} {name}"
 
 
+def test_a_terminal_wraps_help_texts_and_nothing_else_does(
+    leaves: list[tuple[tuple[str, ...], Any]],
+) -> None:
+    """typer breaks a line at each end of a line in the text as well: half of them were short."""
+    for path, command in leaves:
+        for paragraph in command.help.split("\n\n"):
+            assert "\n" not in paragraph, f"coloc {' '.join(path)}"
+
+
 def test_every_command_that_answers_people_has_json(
     leaves: list[tuple[tuple[str, ...], Any]],
 ) -> None:
