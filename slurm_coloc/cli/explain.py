@@ -90,7 +90,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
     if "family" in decision["features"]:
         yield "Model", _model(decision["features"])
     learning = decision.get("learning")
-    if notes := _notes(decision["features"].get("notes") or "", learning):
+    notes = _notes(decision["features"].get("notes") or "", learning)
+    if notes and notes not in decision["why"]:
         yield "Estimate", notes
     if learning and learning["why"]:
         yield "Earlier runs", _learned(learning, decision["features"].get("without_mib"))
@@ -102,7 +103,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
         for line in live.get("limits", ()):
             yield "Limit", line
     if answer["binding"]:
-        note = "" if answer["binding"]["per_gpu_known"] else " (this Slurm does not tell per GPU)"
+        known = answer["binding"]["per_gpu_known"] or answer["binding"].get("apart")
+        note = "" if known else " (this Slurm does not tell per GPU)"
         yield "What binds it", answer["binding"]["text"] + note
     if answer["slurm_error"]:
         yield "Slurm", f"does not answer: {answer['slurm_error']}"

@@ -61,6 +61,8 @@ def test_exclusive_user_gives_shares_to_one_user_at_a_time(make_lab: Make) -> No
     other = submit(ben)
     assert shards(lab.job(other)), "it shares, when its turn comes"
     assert lab.job(other)["JobState"] == "PENDING"
+    bound = until(lambda: ben.explain(other)["binding"], 20, "what binds it")
+    assert "another user's jobs alone" in bound["text"]
     lab.run(["scancel", *map(str, jobs)])
     lab.wait(other, "RUNNING", 60)
     told = lab.run(["coloc", "doctor"], check=False).stdout

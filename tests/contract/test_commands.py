@@ -308,6 +308,9 @@ def test_gres_used_of_later_releases() -> None:
     for null in ("(null):", ""):
         use = node_use(parse_pairs(line.format("", null)), {})
         assert use.gpus == (Gpu(20, 40), Gpu(32, 40), Gpu(20, 40, whole=True))
+        assert use.owner_uid is None
+    owned = node_use(parse_pairs(line.format("", "") + " Owner=ada(1006) MCS_label=N/A"), {})
+    assert owned.owner_uid == 1006
 
 
 def test_placement() -> None:

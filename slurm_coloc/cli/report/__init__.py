@@ -168,7 +168,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[tuple[str, object]]:
         yield "Energy", f"{use['energy_j'] / 1000:.1f} kJ, its share of the GPU's"
     yield from _dcgm(use["nodes"])
     yield "Neighbours", _neighbours(answer["neighbours"]) if run["gpu_uuids"] else NO_GPU
-    yield "Speed", _speed(answer)
+    yield "Speed", NOT_YET if end_s is None and answer["neighbours"] else _speed(answer)
     if limit := answer.get("time_limit"):
         given, became, lost = (words(limit[name]) for name in ("base_s", "set_s", "lost_s"))
         yield "Time limit", f"{given} given, {became} in the end: {lost} lost by sharing"

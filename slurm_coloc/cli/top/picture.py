@@ -231,7 +231,7 @@ def _job(run: Row, held_mib: int | None, width: int) -> Text:
     if left := render.left(run):
         line.append(f", {left} left")
     if (speed := run.get("speed")) is not None and speed < SLOWER:
-        line.append(f", {speed:.0%} as fast as alone" if wide else f", {speed:.0%} fast")
+        line.append(f", ~{speed:.0%} as fast as alone" if wide else f", ~{speed:.0%} fast")
     return line
 
 

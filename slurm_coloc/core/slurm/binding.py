@@ -85,6 +85,7 @@ class NodeUse:
     extra: str = ""  # the node's Extra, as it stands
     features: tuple[str, ...] = ()
     held_back: bool = False  # reserved, or in maintenance: not for everybody
+    owner_uid: int | None = None  # whose jobs alone it takes now (ExclusiveUser)
 
     def of_type(self, kind: str | None) -> tuple[Gpu, ...]:
         """Its GPUs of a gres type: all, or the one with that name; None: of any type."""
@@ -113,11 +114,13 @@ class Short:
 @dataclass(frozen=True, slots=True)
 class Binding:
     """What a job lacks. ``node``: the nearest node (None: the job may get no node); ``shorts``
-    is empty where the job would fit there now, and jobs before it are the reason."""
+    is empty where the job would fit there now, and jobs before it are the reason. ``apart``: the
+    node takes the jobs of another user alone, as long as one of them runs there."""
 
     node: str | None
     shorts: tuple[Short, ...] = ()
     possible: bool = True
+    apart: bool = False
 
 
 def packed(jobs: Iterable[int], per_gpu: int, whole: int, gpus: int) -> tuple[Gpu, ...]:
@@ -167,9 +170,12 @@ def shortages(need: Need, node: NodeUse) -> tuple[Short, ...]:
     )
 
 
-def binding(need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...]) -> Binding:
-    """What a job of ``partitions`` lacks. The nearest node lacks the fewest resources, then the
-    smallest part of them; nodes that could never run the job come last."""
+def binding(
+    need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...], uid: int | None = None
+) -> Binding:
+    """What a job of ``uid`` in ``partitions`` lacks. The nearest node lacks the fewest resources,
+    then the smallest part of them; those that are another user's now come behind these, and nodes
+    that could never run the job come last."""
     wanted = set(partitions)
     judged = [
         (node, shortages(need, node))
@@ -179,13 +185,18 @@ def binding(need: Need, partitions: tuple[str, ...], nodes: tuple[NodeUse, ...])
     if not judged:
         return Binding(None, possible=False)
 
-    def distance(item: tuple[NodeUse, tuple[Short, ...]]) -> tuple[bool, int, float, str]:
+    def is_apart(node: NodeUse) -> bool:
+        return uid is not None and node.owner_uid not in (None, uid)
+
+    def distance(item: tuple[NodeUse, tuple[Short, ...]]) -> tuple[bool, bool, int, float, str]:
         node, shorts = item
+        never = any(one.never for one in shorts)
         missing = sum((one.needed - one.free) / max(1, one.total) for one in shorts)
-        return (any(one.never for one in shorts), len(shorts), missing, node.name)
+        return (never, is_apart(node), len(shorts), missing, node.name)
 
     node, shorts = min(judged, key=distance)
-    return Binding(node.name, shorts, possible=not any(one.never for one in shorts))
+    possible = not any(one.never for one in shorts)
+    return Binding(node.name, shorts, possible, possible and is_apart(node))
 
 
 _WHAT = {
@@ -204,6 +215,11 @@ def binding_text(found: Binding) -> str:
     """The binding in one line."""
     if found.node is None:
         return "no node of its partitions that it may get is in service"
+    if found.apart:
+        return (
+            f"{found.node}, the nearest node, takes another user's jobs alone until they have ended:"
+            " users are kept apart there (ExclusiveUser)"
+        )
     if not found.shorts:
         return f"it would fit on {found.node} now: jobs before it in the queue come first"
     parts = ", ".join(

@@ -9,6 +9,7 @@ from typing import Any
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.decide.decision import TEXTS, Reason
+from slurm_coloc.core.gpu.telemetry.window import SPAN_S
 from slurm_coloc.core.records.observed import ObservedJob
 from slurm_coloc.core.records.queries import OBSERVED, Counts, UnfitNode, UserSum
 from slurm_coloc.core.records.runs import Event, OfRun, Run, StoredDecision
@@ -100,11 +101,13 @@ def jobs(store: Store, uid: int | None, message: dict[str, Any], private: bool) 
 
 def _add_speeds(rows: list[Answer], uid: int | None, store: Store) -> None:
     """Set ``speed`` of the rows whose time ``uid`` is told of (None: all): 1 alone, predicted from
-    the activities there; null where that is not known."""
+    the activities there; null where that is not known, as in the time that measuring takes."""
     known = {row.key: row.speed for row in store.stretches.live()}
+    measured_s = time.time() - SPAN_S
     for row in rows:
         key = (row["decision"], row["job_id"], row["restart"])
-        row["speed"] = known.get(key) if time_left.may_know(row, uid) else None
+        told = (row["start_s"] or measured_s) <= measured_s and time_left.may_know(row, uid)
+        row["speed"] = known.get(key) if told else None
 
 
 def history(store: Store, uid: int | None, message: dict[str, Any]) -> Answer:

@@ -174,7 +174,7 @@ async def _live(slurm: SlurmClient, view: JobView) -> tuple[Answer, Answer | Non
     need, nodes = await asyncio.gather(slurm.need(view.job_id), slurm.usage())
     if need is None:
         return live, None
-    found = binding(need, tuple(view.partition.split(",")), nodes)
+    found = binding(need, tuple(view.partition.split(",")), nodes, view.uid)
     bound = {**asdict(found), "text": binding_text(found), "need": asdict(need)}
     # Before 24.11 Slurm shows no use per GPU: the answer assumes the best case.
     bound["per_gpu_known"] = all(node.spread for node in nodes if node.gpus)

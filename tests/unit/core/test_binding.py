@@ -47,6 +47,18 @@ def test_fits_now() -> None:
     assert "jobs before it" in binding_text(found)
 
 
+def test_a_node_that_is_another_users_now() -> None:
+    """ExclusiveUser, the default way of sharing.with = "user": nothing is short there, and it does
+    not start. (It was told that jobs before it came first.)"""
+    need, taken = Need(shards=5), replace(NODE, owner_uid=1001)
+    found = binding(need, MAIN, (taken,), 1000)
+    assert found.apart and "another user's jobs alone" in binding_text(found)
+    assert not binding(need, MAIN, (taken,), 1001).apart
+    full = replace(NODE, name="n2", gpus=(Gpu(39, 39),))
+    assert binding(need, MAIN, (taken, full), 1000).node == "n2", "it may start there at the next end"
+    assert "ever" in binding_text(binding(Need(shards=50), MAIN, (taken,), 1000))
+
+
 def test_shards_are_counted_on_one_gpu() -> None:
     """36 shards are free on the node, but 27 at most on one GPU."""
     found = _bound(Need(shards=28))

@@ -73,13 +73,14 @@ def test_nobody_is_told_of_anothers(store: Store) -> None:
 def test_the_speed_is_the_owners(store: Store) -> None:
     """Of runs whose speed is known, to those who may know it."""
     now_s = time.time()
-    for name, job_id, uid in (("00000000000a", 9, OWNER), ("00000000000b", 8, STRANGER)):
+    rows = ("00000000000a", 9, OWNER), ("00000000000b", 8, STRANGER), ("00000000000a", 10, OWNER)
+    for name, job_id, uid in rows:
         row = StretchedRun(
             name, job_id, 0, uid=uid, base_s=None, set_s=None, at_s=now_s, start_s=now_s - 1200,
             created_s=now_s, updated_s=now_s, speed=0.8, others=1,
         )  # fmt: skip
         store.stretches.add(row)
-    store.runs.see(run_row("00000000000a", 10, start_s=now_s - 5))  # too young
+    store.runs.see(run_row("00000000000a", 10, start_s=now_s - 5))  # nothing is measured yet
 
     def speeds(uid: int | None) -> dict[int, float | None]:
         rows = answers.jobs(store, uid, {"all": uid is not None}, private=False)["jobs"]

@@ -28,6 +28,7 @@ NEED_WITH_NODES = Columns(f"{NEED.form},ReqNodes:4096,Feature:1024,ExcNodes:4096
 
 # States of a node that only some jobs may use now, beside UNUSABLE.
 HELD_BACK = ("RESERVED", "MAINT", "POWERED_DOWN", "POWERING_UP", "PLANNED_DOWN", "BLOCKED")
+_OWNER = re.compile(r"\(([0-9]{1,10})\)$")  # Owner=name(uid); N/A where it is nobody's
 
 
 def parse_mib(text: str) -> int:
@@ -134,6 +135,7 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
         extra=given(pairs.get("Extra", "")),
         features=listed(pairs.get("ActiveFeatures", "")),
         held_back=any(word in state for word in HELD_BACK),
+        owner_uid=int(owner[1]) if (owner := _OWNER.search(pairs.get("Owner", ""))) else None,
     )
 
 
