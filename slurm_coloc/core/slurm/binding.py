@@ -217,8 +217,8 @@ def binding_text(found: Binding) -> str:
         return "no node of its partitions that it may get is in service"
     if found.apart:
         return (
-            f"{found.node}, the nearest node, takes another user's jobs alone until they have ended:"
-            " users are kept apart there (ExclusiveUser)"
+            f"{found.node}, the nearest node, takes another user's jobs alone until they have"
+            " ended: users are kept apart there (ExclusiveUser)"
         )
     if not found.shorts:
         return f"it would fit on {found.node} now: jobs before it in the queue come first"

@@ -55,7 +55,7 @@ def test_a_node_that_is_another_users_now() -> None:
     assert found.apart and "another user's jobs alone" in binding_text(found)
     assert not binding(need, MAIN, (taken,), 1001).apart
     full = replace(NODE, name="n2", gpus=(Gpu(39, 39),))
-    assert binding(need, MAIN, (taken, full), 1000).node == "n2", "it may start there at the next end"
+    assert binding(need, MAIN, (taken, full), 1000).node == "n2", "its own turn comes there"
     assert "ever" in binding_text(binding(Need(shards=50), MAIN, (taken,), 1000))
 
 
