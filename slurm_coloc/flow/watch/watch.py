@@ -112,8 +112,12 @@ class Watcher:
 
     async def freshen(self, uid: int) -> None:
         """Check Slurm now for a user whose submission has not been seen yet."""
-        if not self._store.decisions.unbound(uid) or not self._may_poll(uid):
+        if not self._store.decisions.unbound(uid):
             return
+        if not self._may_poll(uid):  # he asked within the second: by then it may be looked for
+            await asyncio.sleep(FRESH_S)
+            if not self._store.decisions.unbound(uid) or not self._may_poll(uid):
+                return
         try:
             views = await self._slurm.jobs_of([uid])
         except SlurmError as err:

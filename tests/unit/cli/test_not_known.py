@@ -247,14 +247,19 @@ def test_a_second_question_within_a_second_waits_for_its_look(
             mark = f"coloc:1:{NAME}:collocate:fits:12"
             return JobView(job_id, "PENDING", uid=OWNER, partition="main", admin_comment=mark)
 
+        async def jobs_of(self, users: list[int]) -> list[JobView]:
+            self.looks += 1
+            return []
+
     async def ask() -> int:
         slurm = Slurm()
         watcher = Watcher(store, slurm, None, lambda view: False)  # type: ignore[arg-type]
         await watcher.poll(5, OWNER, trusted=False)
         await watcher.poll(6, OWNER, trusted=False)
+        await watcher.freshen(OWNER)  # for the list of his jobs
         return slurm.looks
 
     monkeypatch.setattr("slurm_coloc.flow.watch.watch.FRESH_S", 0.05)
     store.decisions.add(decision("0000000000b1", bound=0, made_s=NOW))
-    assert asyncio.run(ask()) == 2
+    assert asyncio.run(ask()) == 3
     assert store.runs.of_job(6), "it was looked at once the user may look again"
