@@ -36,13 +36,16 @@ ALONE = 1.005
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A job on the same GPU. ``smact``: its SM activity alone (ratio), None where not known;
+    """A job on the same GPU. ``smact``: its SM activity alone (ratio), expected, or measured where
+    it was ``alone`` once; ``part``: what was measured of it beside others. None: not known;
     ``end_s`` None: it is still running."""
 
     job_id: int
     start_s: float
     end_s: float | None
     smact: float | None = None
+    part: float | None = None
+    alone: bool = False
 
 
 def predicted(
@@ -54,6 +57,31 @@ def predicted(
         return None
     work_s = alone_s(smact, start_s, end_s, others, method)
     return (end_s - start_s) / work_s if work_s > 0 else None
+
+
+def looking_back(run: Beside, others: Sequence[Beside], end_s: float, method: str) -> float | None:
+    """The same of a ``run`` until ``end_s``, by what was measured: a job's activity alone is its
+    part of the GPU's over its speed. None where one was not measured: what is expected of a model
+    may be three times too much. On a full GPU parts say too little, and the expected ones count."""
+    there = (run, *others)
+    if any(one.part is None and not one.alone for one in there):
+        return None
+    total, factor = 0.0, 1.0
+    for one in there:
+        both_s = min(one.end_s or end_s, end_s) - max(one.start_s, run.start_s)
+        total += (one.part or one.smact or 0.0) * both_s / max(end_s - run.start_s, 1e-9)
+    for _ in range(ROUNDS):
+        mine, *them = [
+            one
+            if one.alone or total >= FULL
+            else replace(one, smact=min(1.0, (one.part or 0.0) * factor))
+            for one in there
+        ]
+        found = predicted(mine.smact, run.start_s, end_s, them, method)
+        if found is None:
+            return None
+        factor = found
+    return factor
 
 
 def alone_s(

@@ -41,7 +41,7 @@ def report(store: Store, uid: int | None, message: Answer, private: bool) -> Ans
     others = _beside(store, run, start_s, end_s)
     uses = run.used or []
     totals = usage.totals(uses)
-    slower, how = _slower(store, run, decision, totals, others, (start_s, end_s))
+    slower, how = _slower(store, run, decision, others, (start_s, end_s))
     answer = answers.explained(store, uid, found)
     shown = next(one for one in answer["runs"] if one["restart"] == run.restart)
     del shown["used"]
@@ -82,20 +82,23 @@ def _beside(store: Store, run: Run, start_s: float, end_s: float) -> list[Beside
         if not mine & set(other.gpu_uuids or ()):
             continue
         decision = store.decisions.of(other.decision)
-        expected = decision.smact if decision else None
-        measured = usage.totals(other.used or [])
-        # Only an activity measured alone counts: beside others it is lower.
-        alone = measured.smact if measured.smact_how == "alone" else None
-        smact = alone if alone is not None else expected or measured.smact
-        found.append(Beside(other.job_id, other.start_s or 0.0, other.end_s, smact))
+        found.append(_on_gpu(other, decision.smact if decision else None))
     return sorted(found, key=lambda one: one.start_s)
+
+
+def _on_gpu(run: Run, expected: float | None) -> Beside:
+    """A run with what is known of its activity: measured alone, or as a part beside others."""
+    measured = usage.totals(run.used or [])
+    alone = measured.smact is not None and measured.smact_how == "alone"
+    smact = measured.smact if alone else expected or measured.smact
+    part = None if alone else measured.smact
+    return Beside(run.job_id, run.start_s or 0.0, run.end_s, smact, part, alone)
 
 
 def _slower(
     store: Store,
     run: Run,
     decision: StoredDecision,
-    totals: usage.Totals,
     others: list[Beside],
     span: tuple[float, float],
 ) -> tuple[float | None, str]:
@@ -111,9 +114,8 @@ def _slower(
         factor = slowdown.measured(end_s - start_s, alone_s)
         if factor is not None:
             return factor, "measured"
-    smact = decision.smact or totals.smact
     method = "mps" if run.method == "mps" else "streams"
-    factor = slowdown.predicted(smact, start_s, end_s, others, method)
+    factor = slowdown.looking_back(_on_gpu(run, decision.smact), others, end_s, method)
     return factor, "predicted" if factor is not None else ""
 
 
@@ -121,9 +123,10 @@ def _neighbour(one: Beside, store: Store, uid: int | None, private: bool) -> Ans
     """A neighbour as the user may see it: under PrivateData without its owner."""
     run = store.runs.of_job(one.job_id)[-1]
     names = {"array_job_id": run.array_job_id, "array_task": run.array_task}
+    told = {"job_id": one.job_id, "start_s": one.start_s, "end_s": one.end_s, "smact": one.smact}
     if uid in (None, run.uid) or not private:
-        return {**asdict(one), "uid": run.uid, **names}
-    return {**asdict(one), "job_id": None, "uid": None, **dict.fromkeys(names)}
+        return {**told, "uid": run.uid, **names}
+    return {**told, "job_id": None, "uid": None, **dict.fromkeys(names)}
 
 
 def summary(store: Store, uid: int | None, message: Answer) -> Answer:

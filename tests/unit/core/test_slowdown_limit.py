@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """--coloc-max-slowdown at submission, and what jobs keep busy alone by what is measured."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,6 +14,7 @@ from slurm_coloc.core.decide.slowdown import (
     Load,
     alone_s,
     limit_text,
+    looking_back,
     predicted,
     smallest,
     speed,
@@ -119,3 +121,20 @@ def test_neighbours_that_come_and_go() -> None:
 def test_pairs_of_activity_are_ordered() -> None:
     found = [smallest(one / 10) for one in range(1, 11)]
     assert all(one <= other + 1e-9 for one, other in pairwise(found))
+
+
+def test_looking_back_goes_by_what_was_measured() -> None:
+    """Three jobs of 0.3 that are expected to keep a GPU busy: 2.6 times slower by expectation."""
+    run, *others = (Beside(job, 0, 100, 0.9, part=0.25) for job in (1, 2, 3))
+    by_parts = looking_back(run, others, 100, "mps")
+    expected = predicted(0.9, 0, 100, others, "mps")
+    assert by_parts is not None and expected is not None
+    assert 1.0 < by_parts < 1.3 < 2.0 < expected
+    # measured alone: its own activity; a neighbour that was not measured yet: nothing is told
+    alone = replace(run, smact=0.3, part=None, alone=True)
+    assert by_parts < (looking_back(alone, others, 100, "mps") or 0) < 1.3
+    assert looking_back(run, [replace(others[0], part=None)], 100, "mps") is None
+    # on a full GPU parts say too little
+    full = [replace(one, part=0.33) for one in (run, *others)]
+    assert looking_back(full[0], full[1:], 100, "mps") == pytest.approx(expected)
+    assert looking_back(replace(run, end_s=0), [], 0, "mps") is None

@@ -113,7 +113,7 @@ def test_a_slurmctld_that_comes_soon_after_is_soon_known(config: Config) -> None
 
     _, slurm, daemon = start(config, second_time, lambda: bool(answered))
     assert answered and daemon.parts.cluster.shape is SHAPE, "refresh_s is 120 s"
-    assert slurm.asked == 2
+    assert 2 <= slurm.asked <= 3, "the loop; and who finds that it is the active one, before that"
     assert daemon.loops.refresh_pause() == config.daemon.refresh_s
 
 
