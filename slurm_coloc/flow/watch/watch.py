@@ -21,6 +21,7 @@ from slurm_coloc.core.slurm.job import JobView, observed_in
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.watch.causes import Causes, put_back, same_job
 from slurm_coloc.flow.watch.record import Recorder, judge_ended, leaves, out_of_memory, ran_out
+from slurm_coloc.flow.watch.turns import Turns
 
 log = structlog.get_logger()
 
@@ -31,9 +32,6 @@ ABANDON_AFTER_S = 600.0
 # And after colocd is back: agents find it within seconds, or try again after a minute.
 REPORT_GRACE_S, RETURN_GRACE_S = 60.0, 120.0
 REPORTS_KEPT_S = 7 * 86400.0
-# A user's requests cause at most one check in this time (s); so many users are remembered.
-FRESH_S = 1.0
-ASKERS = 1000
 # After a report the job is checked until it has left COMPLETING: after 0.1 s, doubling to 5 s.
 FIRST_LOOK_S, LAST_LOOK_S, LOOKS = 0.1, 5.0, 12
 # Checks that ask Slurm at one time: the jobs that end together wait for each other here, where none
@@ -67,20 +65,9 @@ class Watcher:
         self._store = store
         self._slurm = slurm
         self._recorder = recorder
-        self._polled_s: dict[tuple[int, bool], float] = {}
+        self._turns = Turns()
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._since_s = 0.0  # of the first round (Unix seconds): colocd is in charge from then on
-
-    def _may_poll(self, uid: int, *, ended: bool = False) -> bool:
-        """Whether this user's request may cost slurmctld a call: once in FRESH_S, and separately
-        once for a job that has ``ended``."""
-        now, key = time.monotonic(), (uid, ended)
-        if now - self._polled_s.get(key, 0.0) < FRESH_S:
-            return False
-        if len(self._polled_s) > ASKERS:
-            self._polled_s.clear()
-        self._polled_s[key] = now
-        return True
 
     async def poll(self, job_id: int, uid: int, *, trusted: bool) -> None:
         """Check one job that a user asks about and colocd does not follow: for an ordinary user
@@ -91,12 +78,12 @@ class Watcher:
         mine = runs[-1].uid == uid if runs else self._follows(uid)
         if not (trusted or mine):
             return
-        if not trusted and not self._may_poll(uid, ended=bool(runs)):
+        if not trusted and not self._turns.take(uid, ended=bool(runs)):
             if runs:
                 return
             # Asked for within a second after another question: by then it may be looked for.
-            await asyncio.sleep(FRESH_S)
-            if self._store.runs.of_job(job_id) or not self._may_poll(uid):
+            await self._turns.wait()
+            if self._store.runs.of_job(job_id) or not self._turns.take(uid):
                 return
         try:
             view = await self._slurm.job(job_id)
@@ -114,9 +101,9 @@ class Watcher:
         """Check Slurm now for a user whose submission has not been seen yet."""
         if not self._store.decisions.unbound(uid):
             return
-        if not self._may_poll(uid):  # he asked within the second: by then it may be looked for
-            await asyncio.sleep(FRESH_S)
-            if not self._store.decisions.unbound(uid) or not self._may_poll(uid):
+        if not self._turns.take(uid):  # he asked within the second: by then it may be looked for
+            await self._turns.wait()
+            if not self._store.decisions.unbound(uid) or not self._turns.take(uid):
                 return
         try:
             views = await self._slurm.jobs_of([uid])

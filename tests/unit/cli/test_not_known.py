@@ -259,7 +259,7 @@ def test_a_second_question_within_a_second_waits_for_its_look(
         await watcher.freshen(OWNER)  # for the list of his jobs
         return slurm.looks
 
-    monkeypatch.setattr("slurm_coloc.flow.watch.watch.FRESH_S", 0.05)
+    monkeypatch.setattr("slurm_coloc.flow.watch.turns.FRESH_S", 0.05)
     store.decisions.add(decision("0000000000b1", bound=0, made_s=NOW))
     assert asyncio.run(ask()) == 3
     assert store.runs.of_job(6), "it was looked at once the user may look again"
