@@ -121,7 +121,7 @@ def _scores(walk: Walk, node: Node, x: At) -> At | None:
     last = places[0]
     while last.children:
         last = next(one for one in reversed(last.children) if walk.inside[id(one)].matters)
-    window = min(max(x.sides), walk.side // _WINDOWS.get(node.layer.kind.lower(), 1))
+    window = min(max(x.sides), -(-walk.side // _WINDOWS.get(node.layer.kind.lower(), 1)))
     return At(last.layer.attribute("out_features"), (x.pixels, window * window))
 
 

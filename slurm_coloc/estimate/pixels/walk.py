@@ -236,11 +236,9 @@ class _Walk:
             return replace(halved(current), channels=need) if own else current
         if current.last and need == current.pixels:
             return At(need, (current.channels,), last=True)
-        if (
-            current.last and not inside.convolved and not self._frames[-1].again
-        ):  # what meets what is the code's
-            raise unclear(node.layer, need, current)
         frame = self._frames[-1]
+        if current.last and not inside.convolved and not frame.again:  # it is the code's
+            raise unclear(node.layer, need, current)
         last = (*reversed(frame.made[-MOST:]), frame.reads)
         older = [one for one in last if one.channels == need and one.sides]
         for one in older:
