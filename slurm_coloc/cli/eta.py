@@ -77,7 +77,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def eta(
         names: str | None = typer.Argument(
-            None, metavar="[JOBID]", help="These alone: 9, 9_2, 9_[1-3], with commas."
+            None, metavar="JOBID", help="These alone: 9, 9_2, 9_[1-3], with commas."
         ),
         watch: Watch = None,
         as_json: AsJson = False,

@@ -22,7 +22,7 @@ ConfigFile = Annotated[
 JobIds = Annotated[
     str | None,
     typer.Argument(
-        metavar="[JOBID]", help="Slurm's job id; of an array's task 9_2, of several 9_[1-3] or 8,9."
+        metavar="JOBID", help="Slurm's job id; of an array's task 9_2, of several 9_[1-3] or 8,9."
     ),
 ]
 

@@ -112,7 +112,7 @@ def options_of(command: Any) -> Iterator[tuple[str, str]]:
 
 
 def _section(path: tuple[str, ...], command: Any) -> Iterator[str]:
-    words = [*path, *(_argument(p) for p in command.params if p.param_type_name == "argument")]
+    words = [*path, *(argument(p) for p in command.params if p.param_type_name == "argument")]
     yield f".SS coloc {escape(' '.join(words))}"
     paragraphs = (command.help or "").replace("\f", "").split("\n\n")
     for number, paragraph in enumerate(part for part in paragraphs if part.strip()):
@@ -125,7 +125,8 @@ def _section(path: tuple[str, ...], command: Any) -> Iterator[str]:
         yield escape(text) or "\\&"
 
 
-def _argument(param: Any) -> str:
+def argument(param: Any) -> str:
+    """An argument's name, in brackets where it may be left out."""
     name = param.metavar or str(param.name).upper()
     return name if param.required else f"[{name}]"
 

@@ -87,7 +87,7 @@ def _table(first: str, second: str, rows: Iterable[tuple[object, str]]) -> Itera
 
 
 def _command(path: tuple[str, ...], command: Any) -> Iterator[str]:
-    words = [p.metavar or str(p.name).upper() for p in command.params if _is(p, "argument")]
+    words = [manual.argument(p) for p in command.params if _is(p, "argument")]
     yield f"## coloc {' '.join(path)}"
     yield ""
     yield f"    coloc {' '.join([*path, *words])} [OPTIONS]"
