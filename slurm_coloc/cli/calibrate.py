@@ -12,15 +12,15 @@ from slurm_coloc.config import load_config
 
 
 def _calibrate(
-    gpu: str | None = typer.Option(None, help="GPU type, the file's name [default: the card's]."),
+    gpu: str | None = typer.Option(None, help="GPU type, the file's name; default: the card's."),
     device: str | None = typer.Option(
-        None, help="UUID of a GPU or MIG device, or NVML's index [default: the idlest GPU]."
+        None, help="UUID of a GPU or MIG device, or NVML's index; default: the idlest GPU."
     ),
     python: str | None = typer.Option(
-        None, help="Python that has torch [default: the one that runs coloc]."
+        None, help="Python that has torch; default: the one that runs coloc."
     ),
     out: Path | None = typer.Option(
-        None, help="File to write [default: TYPE.toml in estimate.stacks_dir]; - prints it."
+        None, help="File to write, - prints it; default: TYPE.toml in estimate.stacks_dir."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be done; no CUDA."),
     as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),

@@ -55,7 +55,7 @@ def up(
         "--slurm",
         metavar="PREFIX",
         help="Another Slurm than the system's, for every part: the folder it was installed into."
-        " [default: $COLOC_LAB_SLURM]",
+        " Default: $COLOC_LAB_SLURM.",
     ),
     no_coloc: bool = typer.Option(False, "--no-coloc", help="Slurm and shards alone."),
     slurm_conf_extra: Path | None = typer.Option(

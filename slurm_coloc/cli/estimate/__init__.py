@@ -19,7 +19,9 @@ from slurm_coloc.flow.estimators.networks import provide
 
 
 def _estimate(
-    summary: str | None = typer.Argument(None, help="Model summary, or - for standard input."),
+    summary: str | None = typer.Argument(
+        None, metavar="SUMMARY", help="Model summary, or - for standard input."
+    ),
     batch_size: int | None = typer.Option(None, min=1, max=2**31 - 1, help="Of one process."),
     seq_len: int | None = typer.Option(None, min=1, max=2**31 - 1, help="Tokens a sample."),
     shape: str | None = typer.Option(
@@ -29,7 +31,7 @@ def _estimate(
     precision: str | None = typer.Option(
         None, help=f"{' | '.join(PRECISIONS)}; amp: autocast, bf16: the model itself."
     ),
-    gpu: str | None = typer.Option(None, help=f"GPU type [default: {DEFAULT_GPU}]."),
+    gpu: str | None = typer.Option(None, help=f"GPU type; default: {DEFAULT_GPU}."),
     gpus: int | None = typer.Option(None, min=1, max=1024, help="GPUs of one process."),
     visible_mib: int | None = typer.Option(
         None, min=64, max=2**31 - 1, help="GPU memory that the process sees: a MIG slice, a cap."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 from typer.main import get_command
 
 from slurm_coloc.cli.app import COMMANDS, build
@@ -39,6 +40,13 @@ def test_a_terminal_wraps_help_texts_and_nothing_else_does(
     for path, command in leaves:
         for paragraph in command.help.split("\n\n"):
             assert "\n" not in paragraph, f"coloc {' '.join(path)}"
+
+
+def test_a_terminal_shows_all_of_a_help_text(leaves: list[tuple[tuple[str, ...], Any]]) -> None:
+    """typer reads it as rich's markup: words in brackets were left out."""
+    for path, command in leaves:
+        for text in (command.help, *(getattr(one, "help", None) for one in command.params)):
+            assert Text.from_markup(text or "").plain == (text or ""), f"coloc {' '.join(path)}"
 
 
 def test_every_command_that_answers_people_has_json(
