@@ -61,8 +61,9 @@ static struct spank_option table[OPT_COUNT] = {
 	  "shape of one sample, channels first (3x224x224), for --coloc with print(model)", 1,
 	  OPT_INPUT, store },
 	{ "coloc-optimizer", "NAME",
-	  "sgd, sgd-momentum, adam, adamw, adafactor, adam8bit, rmsprop, rmsprop-momentum, adagrad, "
-	  "adamax, nadam, radam, lion; adam and adamw also with -fused or -for-loop; for --coloc",
+	  "sgd, sgd-momentum, adam, adamw, adafactor, adam8bit, rmsprop, rmsprop-momentum, "
+	  "adagrad, adamax, nadam, radam, lion; adam and adamw also with -fused or -for-loop; "
+	  "for --coloc",
 	  1, OPT_OPTIMIZER, store },
 	{ "coloc-precision", "NAME", "fp32|amp (autocast)|bf16 (the model itself), for --coloc", 1,
 	  OPT_PRECISION, store },
