@@ -311,6 +311,8 @@ def test_gres_used_of_later_releases() -> None:
         assert use.owner_uid is None
     owned = node_use(parse_pairs(line.format("", "") + " Owner=ada(1006) MCS_label=N/A"), {})
     assert owned.owner_uid == 1006
+    for name, uid in (("root", 0), ("", None), ("N/A", None), ("no-such-user-here", None)):
+        assert node_use({"NodeName": "n", "Owner": name}, {}).owner_uid == uid, "as JSON has it"
 
 
 def test_placement() -> None:

@@ -112,6 +112,7 @@ def node_pairs(node: Item) -> dict[str, str]:
         "AllocMem": _number(node["alloc_memory"]),
         "Extra": node.get("extra", ""),
         "Weight": _number(node["weight"]),
+        "Owner": node.get("owner", ""),
     }
 
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parsers for `coloc explain`: what a job needs, and what every node has free."""
 
+import contextlib
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
@@ -28,7 +31,6 @@ NEED_WITH_NODES = Columns(f"{NEED.form},ReqNodes:4096,Feature:1024,ExcNodes:4096
 
 # States of a node that only some jobs may use now, beside UNUSABLE.
 HELD_BACK = ("RESERVED", "MAINT", "POWERED_DOWN", "POWERING_UP", "PLANNED_DOWN", "BLOCKED")
-_OWNER = re.compile(r"\(([0-9]{1,10})\)$")  # Owner=name(uid); N/A where it is nobody's
 
 
 def parse_mib(text: str) -> int:
@@ -135,8 +137,19 @@ def node_use(pairs: Mapping[str, str], jobs_shards: Mapping[str, Sequence[int]])
         extra=given(pairs.get("Extra", "")),
         features=listed(pairs.get("ActiveFeatures", "")),
         held_back=any(word in state for word in HELD_BACK),
-        owner_uid=int(owner[1]) if (owner := _OWNER.search(pairs.get("Owner", ""))) else None,
+        owner_uid=_owner(pairs.get("Owner", "")),
     )
+
+
+@lru_cache(1024)  # a name server is asked once for each user
+def _owner(text: str) -> int | None:
+    """A node's owner: ``name(uid)``, in JSON the name alone; None where it is nobody's."""
+    name, _, uid = text.partition("(")
+    if uid:
+        return number(uid.rstrip(")"))
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(name).pw_uid
+    return None
 
 
 def parse_placement(text: str) -> str:
