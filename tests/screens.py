@@ -245,9 +245,9 @@ def by_user() -> list[dict[str, Any]]:
 
 
 def faults() -> list[Finding]:
-    """What the doctor's own rules find in a slurm.conf with three faults, and in its repair."""
+    """What some of the doctor's own rules find in a slurm.conf that lacks the hook and requeues."""
     conf = parse_config((CONTRACT / "24.11" / "config.txt").read_text(encoding="utf-8"))
-    conf |= {"ProctrackType": "proctrack/pgid", "PrologFlags": "", "JobRequeue": "0"}
+    conf |= {"JobRequeue": "0"}
     checks = (*releases.RELEASE_CHECKS, *slurm_conf.SETTINGS, accounting.accounting)
     return [check(conf) for check in checks]
 

@@ -37,7 +37,7 @@ _OPAQUE = (
 )  # fmt: skip
 #: four pixels become one before its first row (Swin)
 _MERGES = "patchmerging"
-#: blocks whose matrix on a shortcut stands before the rows beside it
+#: blocks of which two rows read one value: a matrix on a shortcut (Hiera), two heads (LeViT)
 _AGAIN = ("hierablock", "multiscaleblock", "levitdistilled")
 #: blocks around a row in which a long skip may begin
 _MOST_FRAMES = 8
