@@ -31,6 +31,11 @@ def find(environ: Mapping[str, str]) -> Path | None:
     return None
 
 
+def place(environ: Mapping[str, str]) -> Path:
+    """The file that Slurm's own programs would read here, whether it is there or not."""
+    return find(environ) or Path(environ.get("SLURM_CONF") or PLACES[0])
+
+
 def controllers(environ: Mapping[str, str]) -> tuple[str, ...]:
     """host:port of each colocd by slurm.conf itself (not its includes); () where it names none."""
     found = [value for _, value in _HOST.findall(_text(environ))]

@@ -5,12 +5,17 @@ SLURM_JOB_GPUS counts the gpu gres of a node as slurmd has merged them: in slurm
 types, within a type in gres.conf's, whatever the device files are called (tried 22.05 and 24.11).
 Mostly that is the minor number; with MIG devices, or with a card left out, it is not. So slurmd
 itself is asked: ``slurmd -G`` prints that list and ends (0.02 s).
+
+It is asked with a spool folder of its own. In that of the slurmd that runs, ``slurmd -G`` takes a
+step that does not listen on its socket yet for a dead one and removes the job's script, so that a
+job of any user ends with exit code 2 (seen on 24.11; 22.05 does so, too).
 """
 
+import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +24,7 @@ from slurm_coloc.errors import GpuError
 LIMIT_S = 2.0
 USUAL = ("/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd")
 ANCESTORS = 8
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _GPU = r"Gres Name=gpu Type=(\S+) Count=(\d+) .*?File=(\S+)"
 _GRES = r"Gres Name=(\S+) Type=(\S+) Count=(\d+) "
 _RANGE = r"(.*)\[([0-9,-]+)\](.*)"
@@ -31,22 +37,22 @@ class GresGpu(NamedTuple):
     files: tuple[str, ...]
 
 
-def gpus_of_slurmd(environ: Mapping[str, str], node: str) -> list[GresGpu]:
+def gpus_of_slurmd(environ: Mapping[str, str], node: str, conf: Path) -> list[GresGpu]:
     """The node's gpu gres, at the place that SLURM_JOB_GPUS calls them by. Raises GpuError.
 
-    ``environ``: a hook's; slurmd tells its hooks SLURM_CONF.
+    ``conf``: the node's slurm.conf.
     """
-    program, text = _listed(environ, node)
+    program, text = _listed(environ, node, conf)
     found = parse_gpus(text)
     if not found:
         raise GpuError(f"{program} -G lists no GPU", "gres")
     return found
 
 
-def gres_counts(environ: Mapping[str, str], node: str) -> dict[str, int]:
-    """How much of each gres slurmd would offer with the slurm.conf and gres.conf that are there:
+def gres_counts(environ: Mapping[str, str], node: str, conf: Path) -> dict[str, int]:
+    """How much of each gres slurmd would offer with this slurm.conf and the gres.conf beside it:
     ``{"gpu:a100": 4, "shard:a100": 156}``; without a type ``{"gpu": 4}``. Raises GpuError."""
-    return parse_counts(_listed(environ, node)[1])
+    return parse_counts(_listed(environ, node, conf)[1])
 
 
 def parse_counts(text: str) -> dict[str, int]:
@@ -58,30 +64,55 @@ def parse_counts(text: str) -> dict[str, int]:
     return found
 
 
-def _listed(environ: Mapping[str, str], node: str) -> tuple[str, str]:
+def _listed(environ: Mapping[str, str], node: str, conf: Path) -> tuple[str, str]:
     """slurmd's program and what ``slurmd -G`` prints. Raises GpuError."""
     program = _program()
-    own = {name: environ[name] for name in ("SLURM_CONF", "LD_LIBRARY_PATH") if name in environ}
+    own = {"LD_LIBRARY_PATH": environ["LD_LIBRARY_PATH"]} if "LD_LIBRARY_PATH" in environ else {}
     try:
-        done = subprocess.run(
-            # By that name: as slurmd-wlm, what Debian's slurmd points to, it reads no device.
-            ["slurmd", "-G", "-N", node],
-            executable=program,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_S,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **own},
-            cwd="/",
-            check=False,
-        )
+        with _apart(conf) as copy:
+            done = subprocess.run(
+                # By that name: as slurmd-wlm, what Debian's slurmd points to, it reads no device.
+                ["slurmd", "-G", "-N", node],
+                executable=program,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=LIMIT_S,
+                env={"PATH": PATH, "LC_ALL": "C", "SLURM_CONF": str(copy), **own},
+                cwd="/",
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired) as err:
         raise GpuError(f"{program} -G: {err}", "gres") from err
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [""])[-1]
         raise GpuError(f"{program} -G: exit {done.returncode}: {last[:200]}", "gres")
     return program, done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def _apart(conf: Path) -> Iterator[Path]:
+    """A slurm.conf that says the same but for slurmd's spool folder, log and process id. Beside it
+    is what lies beside ``conf``, since Slurm looks for gres.conf and relative includes there."""
+    import tempfile  # 2 ms that most hooks need not wait
+
+    with tempfile.TemporaryDirectory(prefix="slurm-coloc-gres-") as name:
+        etc = Path(name, "etc")
+        etc.mkdir()
+        for path in conf.absolute().parent.iterdir():
+            if path.name != "slurm.conf":
+                (etc / path.name).symlink_to(path)
+        # The last value holds.
+        lines = (
+            f"Include {conf.absolute()}",
+            f"SlurmdSpoolDir={name}/spool",
+            f"SlurmdLogFile={name}/log",
+            f"SlurmdPidFile={name}/pid",
+            "SlurmdSyslogDebug=quiet",
+        )
+        (etc / "slurm.conf").write_text("\n".join(lines) + "\n")
+        yield etc / "slurm.conf"
 
 
 def parse_gpus(text: str) -> list[GresGpu]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from slurm_coloc.adapters import probe
+from slurm_coloc.adapters import probe, slurmconf
 from slurm_coloc.adapters.nvml.mig import mig_uuid
 from slurm_coloc.adapters.slurmd import gpus_of_slurmd
 from slurm_coloc.admin.mig_plan import cut_here
@@ -42,7 +42,7 @@ def _here(node: str) -> Finding:
     if not cut:
         return Finding("mig-node", Status.NA, "no GPU of this host is in MIG mode")
     try:
-        listed = gpus_of_slurmd(os.environ, node)
+        listed = gpus_of_slurmd(os.environ, node, slurmconf.place(os.environ))
         found = [mig_uuid(one.type, one.files, cut) for one in listed if slice_of(one.type)]
     except GpuError as err:
         todo = "write the lines of `coloc mig gres` into gres.conf and restart slurmd"

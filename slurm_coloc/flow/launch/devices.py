@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_coloc.adapters import hookenv, nvml, spool
+from slurm_coloc.adapters import hookenv, nvml, slurmconf, spool
 from slurm_coloc.adapters.nvml.mig import Mig, MigGpu, mig_uuid
 from slurm_coloc.adapters.slurmd import GresGpu, gpus_of_slurmd
 from slurm_coloc.core.gpu.mig import slice_mib, slice_of
@@ -69,7 +69,7 @@ def _one(number: int, listed: list[GresGpu], cut: list[MigGpu], lib: nvml.Nvml) 
 def _listed(environ: Mapping[str, str], node: str, run_dir: Path) -> list[GresGpu]:
     """slurmd's list, or the last one that it gave here. Raises GpuError where there is neither."""
     try:
-        found = gpus_of_slurmd(environ, node)
+        found = gpus_of_slurmd(environ, node, slurmconf.place(environ))
     except GpuError:
         # Only a change of gres.conf makes it wrong, and then a later job of this node renews it.
         if last := _last_list(run_dir):

@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_coloc.adapters import probe, slurmd
+from slurm_coloc.adapters import probe, slurmconf, slurmd
 from slurm_coloc.errors import GpuError
 
 AGAIN_S = 10.0  # at each heartbeat (20 s): slurmd -G takes 0.02 s
-#: where slurm.conf may be, the first that is there: the packages' place, configless, a build's
-CONFIGS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/usr/local/etc/slurm.conf")
 HOOKS = "/usr/libexec/slurm-coloc"
 PLUGIN_DIRS = "/usr/lib/*/slurm-wlm:/usr/lib64/slurm:/usr/lib/slurm:/usr/lib/*/slurm"
 
@@ -48,23 +46,16 @@ def examined(environ: Mapping[str, str], node: str) -> dict[str, Any]:
     release that coloc.so was built for, "" where it is not there; ``plugstack``: whether
     plugstack.conf names it; ``hooks``: whether the hooks' scripts can be run; ``why``: what could
     not be looked at."""
-    conf = config_path(environ)
+    conf = slurmconf.place(environ)
     found: dict[str, Any] = {"gres": {}, "why": ""}
     try:
-        found["gres"] = slurmd.gres_counts({**environ, "SLURM_CONF": str(conf)}, node)
+        found["gres"] = slurmd.gres_counts(environ, node, conf)
     except GpuError as err:
         found["why"] = err.message[:200]
     changed = [_mtime(path) for path in (conf, conf.parent / "gres.conf")]
     found["conf_s"] = max((one for one in changed if one), default=None)
     found["slurmd_s"] = slurmd.began_s(node)
     return found | _plugin(conf)
-
-
-def config_path(environ: Mapping[str, str]) -> Path:
-    """slurm.conf of this host: $SLURM_CONF, else the first usual place where one is."""
-    if named := environ.get("SLURM_CONF"):
-        return Path(named)
-    return next((Path(one) for one in CONFIGS if Path(one).exists()), Path(CONFIGS[0]))
 
 
 def _mtime(path: Path) -> float | None:
