@@ -24,7 +24,10 @@ from slurm_coloc.errors import GpuError
 LIMIT_S = 2.0
 USUAL = ("/usr/sbin/slurmd", "/usr/local/sbin/slurmd", "/opt/slurm/sbin/slurmd")
 ANCESTORS = 8
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+MOST_BYTES = 1 << 20  # of a file beside slurm.conf that is read for includes
+_INCLUDE = re.compile(r"^\s*include\s+(\S+)", re.IGNORECASE | re.MULTILINE)
 _GPU = r"Gres Name=gpu Type=(\S+) Count=(\d+) .*?File=(\S+)"
 _GRES = r"Gres Name=(\S+) Type=(\S+) Count=(\d+) "
 _RANGE = r"(.*)\[([0-9,-]+)\](.*)"
@@ -142,19 +145,57 @@ def _files(text: str) -> list[str]:
 
 
 def _program() -> str:
-    """slurmd's own program: an ancestor of the hook, else where packages put it."""
-    pid = os.getppid()
+    """slurmd's own program: that of the daemon above the hook, else where packages put it."""
+    if found := above():
+        with contextlib.suppress(OSError):
+            return str(Path(f"/proc/{found[0]}/exe").readlink())
+    return next((path for path in USUAL if os.access(path, os.X_OK)), USUAL[0])
+
+
+def above() -> tuple[int, int] | None:
+    """The slurmd above a hook: its id and when it began (clock ticks after the boot). The topmost,
+    because 24.11 starts hooks by a slurmd of their own."""
+    pid, found = os.getppid(), None
     for _ in range(ANCESTORS):
         folder = Path(f"/proc/{pid}")
         try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
             if (folder / "comm").read_text().startswith("slurmd"):
-                return str((folder / "exe").readlink())
-            pid = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                found = pid, int(fields[19])
+            pid = int(fields[1])
         except (OSError, ValueError, IndexError):
             break
         if pid <= 1:
             break
-    return next((path for path in USUAL if os.access(path, os.X_OK)), USUAL[0])
+    return found
+
+
+def list_key(conf: Path, began: object) -> str:
+    """What slurmd's list depends on: the same key means the same list. It names the start of
+    slurmd, ``began``, and what lies beside slurm.conf by inode, size and time of change. "" where
+    the list may depend on more: no start is known, or a file includes one from elsewhere."""
+    if began is None:
+        return ""
+    try:
+        seen = [Path(BOOT_ID).read_text().strip(), str(began), str(conf.absolute())]
+        for entry in sorted(os.scandir(conf.absolute().parent), key=lambda one: one.name):
+            if not entry.name.endswith(".conf"):
+                continue
+            state = entry.stat()
+            seen.append(f"{entry.name} {state.st_ino} {state.st_size} {state.st_mtime_ns}")
+            if state.st_size > MOST_BYTES:
+                return ""
+            text = Path(entry.path).read_text(errors="replace")
+            if any(map(_elsewhere, _INCLUDE.findall(text))):
+                return ""
+    except OSError:
+        return ""
+    return "\n".join(seen)
+
+
+def _elsewhere(included: str) -> bool:
+    """Whether an include names no file beside slurm.conf that list_key() looks at."""
+    return "/" in included or not included.endswith(".conf")
 
 
 def began_s(node: str) -> float | None:

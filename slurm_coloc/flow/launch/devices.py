@@ -7,8 +7,9 @@ number of the device file, but not where gres.conf leaves a card out, where type
 order, or where a GPU is in MIG mode. Where slurmd finds MIG devices by itself (AutoDetect=nvml),
 CUDA_VISIBLE_DEVICES has their UUIDs.
 
-The list is kept in run_dir: on a node so busy that slurmd does not print it in time, a job would
-else be taken for one on another GPU, or start with numbers that are not CUDA's and find no GPU.
+The list is kept in run_dir, so that slurmd is asked once after its start or a change of its files
+and not for each job: that took a third of a Prolog's time. On a node so busy that slurmd does not
+print it in time, a job would else be taken for one on another GPU, or find no GPU at all.
 """
 
 import contextlib
@@ -17,14 +18,15 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from slurm_coloc.adapters import hookenv, nvml, slurmconf, spool
+from slurm_coloc.adapters import hookenv, nvml, slurmconf, slurmd, spool
 from slurm_coloc.adapters.nvml.mig import Mig, MigGpu, mig_uuid
-from slurm_coloc.adapters.slurmd import GresGpu, gpus_of_slurmd
+from slurm_coloc.adapters.slurmd import GresGpu
 from slurm_coloc.core.gpu.mig import slice_mib, slice_of
 from slurm_coloc.errors import ColocError, GpuError
 
-#: in run_dir: [type, [file, ...]] of each GPU, as slurmd listed them last
+#: in run_dir: what slurmd listed last, [type, [file, ...]] of each GPU, and what it depended on
 LAST_LIST = ".gpus-of-slurmd"
 _WHOLE = r"/dev/nvidia(\d+)"
 
@@ -67,26 +69,40 @@ def _one(number: int, listed: list[GresGpu], cut: list[MigGpu], lib: nvml.Nvml) 
 
 
 def _listed(environ: Mapping[str, str], node: str, run_dir: Path) -> list[GresGpu]:
-    """slurmd's list, or the last one that it gave here. Raises GpuError where there is neither."""
+    """slurmd's list. Not asked for again where nothing changed that it depends on; and where slurmd
+    does not print it, the last one. Raises GpuError where there is neither."""
+    conf = slurmconf.place(environ)
+    last, key = _last_list(run_dir), slurmd.list_key(conf, slurmd.above())
+    if key and last.key == key:
+        return last.gpus
     try:
-        found = gpus_of_slurmd(environ, node, slurmconf.place(environ))
+        found = slurmd.gpus_of_slurmd(environ, node, conf)
     except GpuError:
         # Only a change of gres.conf makes it wrong, and then a later job of this node renews it.
-        if last := _last_list(run_dir):
-            return last
+        if last.gpus:
+            return last.gpus
         raise
-    if found != _last_list(run_dir):
+    if (key, found) != last:
         with contextlib.suppress(ColocError, OSError), spool.open_dir(run_dir, None) as fd:
-            spool.write_file(fd, LAST_LIST, json.dumps(found).encode(), 0o600, sync=False)
+            data = json.dumps({"key": key, "gpus": found}).encode()
+            spool.write_file(fd, LAST_LIST, data, 0o600, sync=False)
     return found
 
 
-def _last_list(run_dir: Path) -> list[GresGpu]:
-    """The list of an earlier job; [] without one."""
+class _Last(NamedTuple):
+    """The list of an earlier job, and what it depended on."""
+
+    key: str
+    gpus: list[GresGpu]
+
+
+def _last_list(run_dir: Path) -> _Last:
+    """No GPUs without one."""
     try:
         with spool.open_dir(run_dir, None) as fd:
             data = spool.read_file(fd, LAST_LIST, {0, os.geteuid()})
-        rows = json.loads(data or "[]")
-        return [GresGpu(str(kind), tuple(map(str, files))) for kind, files in rows]
-    except (ColocError, OSError, ValueError, TypeError):
-        return []
+        last = json.loads(data or "{}")
+        gpus = [GresGpu(str(kind), tuple(map(str, files))) for kind, files in last["gpus"]]
+        return _Last(str(last["key"]), gpus)
+    except (ColocError, OSError, ValueError, TypeError, KeyError):
+        return _Last("", [])

@@ -14,7 +14,8 @@ from typing import Any
 from slurm_coloc.adapters import probe, slurmconf, slurmd
 from slurm_coloc.errors import GpuError
 
-AGAIN_S = 10.0  # at each heartbeat (20 s): slurmd -G takes 0.02 s
+AGAIN_S = 10.0  # at each heartbeat (20 s)
+COUNTS_S = 600.0  # for a change of the cards themselves, which no file shows
 HOOKS = "/usr/libexec/slurm-coloc"
 PLUGIN_DIRS = "/usr/lib/*/slurm-wlm:/usr/lib64/slurm:/usr/lib/slurm:/usr/lib/*/slurm"
 
@@ -27,19 +28,41 @@ class NodeSetup:
         self._node = node
         self._at_s = -AGAIN_S
         self._last: dict[str, Any] = {}
+        self._counts = GresCounts(environ, node)
 
     def latest(self) -> dict[str, Any]:
         """The fields of the heartbeat's ``setup``; never raises."""
         if time.monotonic() - self._at_s >= AGAIN_S:
             try:
-                self._last = examined(self._environ, self._node)
+                self._last = examined(self._environ, self._node, self._counts)
             except Exception as err:  # a heartbeat must go whatever is wrong here
                 self._last = {"why": f"{type(err).__name__}: {err}"[:200]}
             self._at_s = time.monotonic()
         return self._last
 
 
-def examined(environ: Mapping[str, str], node: str) -> dict[str, Any]:
+class GresCounts:
+    """How much of each gres slurmd would offer. slurmd is asked again after a change of its files,
+    after its start, and once in a while: it takes 0.02 s, and longer where it looks for cards."""
+
+    def __init__(self, environ: Mapping[str, str], node: str) -> None:
+        self._environ = environ
+        self._node = node
+        self._key = ""
+        self._at_s = 0.0
+        self._last: dict[str, int] = {}
+
+    def latest(self, conf: Path, began_s: float | None) -> dict[str, int]:
+        """``began_s``: slurmd's start. Raises GpuError."""
+        key, now_s = slurmd.list_key(conf, began_s), time.monotonic()
+        if not key or key != self._key or now_s - self._at_s >= COUNTS_S:
+            self._key = ""
+            self._last = slurmd.gres_counts(self._environ, self._node, conf)
+            self._key, self._at_s = key, now_s
+        return self._last
+
+
+def examined(environ: Mapping[str, str], node: str, counts: GresCounts) -> dict[str, Any]:
     """``gres``: what slurmd would offer with the files that are there now; ``conf_s`` and
     ``slurmd_s``: when these files were changed last and when slurmd was started; ``stack_s``: when
     plugstack.conf was changed; ``plugin``: the
@@ -47,14 +70,14 @@ def examined(environ: Mapping[str, str], node: str) -> dict[str, Any]:
     plugstack.conf names it; ``hooks``: whether the hooks' scripts can be run; ``why``: what could
     not be looked at."""
     conf = slurmconf.place(environ)
-    found: dict[str, Any] = {"gres": {}, "why": ""}
+    began_s = slurmd.began_s(node)
+    found: dict[str, Any] = {"gres": {}, "why": "", "slurmd_s": began_s}
     try:
-        found["gres"] = slurmd.gres_counts(environ, node, conf)
+        found["gres"] = counts.latest(conf, began_s)
     except GpuError as err:
         found["why"] = err.message[:200]
     changed = [_mtime(path) for path in (conf, conf.parent / "gres.conf")]
     found["conf_s"] = max((one for one in changed if one), default=None)
-    found["slurmd_s"] = slurmd.began_s(node)
     return found | _plugin(conf)
 
 

@@ -13,7 +13,8 @@ from slurm_coloc.admin.rules.conf_file import ConfFile, parse_conf
 from slurm_coloc.admin.rules.finding import Status
 from slurm_coloc.admin.rules.rollout import NodeSays, Site
 from slurm_coloc.core.slurm.cluster import NodeShape
-from slurm_coloc.flow.measure.node_setup import NodeSetup, examined
+from slurm_coloc.errors import GpuError
+from slurm_coloc.flow.measure.node_setup import COUNTS_S, GresCounts, NodeSetup, examined
 from slurm_coloc.flow.nodes.node_setup import read_setup
 
 BEFORE = ["GresTypes=gpu", "SelectType=select/cons_tres", "NodeName=n[1-2] CPUs=8 Gres=gpu:a100:4"]
@@ -188,15 +189,52 @@ def test_the_agent_tells_what_is_there(tmp_path: Path) -> None:
     )
     (tmp_path / "stack.conf").write_text(f"optional coloc.so hooks={tmp_path}\n")
     environ = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
-    found = examined(environ, "n1")
+    counts = GresCounts(environ, "n1")
+    found = examined(environ, "n1", counts)
     assert (found["plugin"], found["plugstack"], found["hooks"]) == ("", True, False)
     assert found["conf_s"] and found["stack_s"]
     for kind in ("prolog", "epilog"):
         (tmp_path / f"coloc-{kind}").write_text("#!/bin/sh\n")
         (tmp_path / f"coloc-{kind}").chmod(0o755)
-    assert examined(environ, "n1")["hooks"]
+    assert examined(environ, "n1", counts)["hooks"]
     told = read_setup(NodeSetup(environ, "n1").latest())
     assert told is not None and told["plugstack"]
+
+
+def test_an_agent_asks_slurmd_again_where_its_answer_may_be_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    now_s = 1000.0
+    answers: list[dict[str, int] | None] = [OLD]
+
+    def gres_counts(environ: object, node: str, conf: Path) -> dict[str, int]:
+        asked.append(conf)
+        if answers[0] is None:
+            raise GpuError("slurmd -G: exit 1")
+        return answers[0]
+
+    monkeypatch.setattr("slurm_coloc.adapters.slurmd.gres_counts", gres_counts)
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("Include nodes.conf\n")
+    counts = GresCounts({}, "n1")
+    assert [counts.latest(conf, 5.0) for _ in range(3)] == [OLD] * 3 and len(asked) == 1
+    answers[0] = None
+    (tmp_path / "gres.conf").write_text("Name=shard Count=156\n")
+    for _ in range(2):  # no old answer for new files
+        with pytest.raises(GpuError, match="exit 1"):
+            counts.latest(conf, 5.0)
+    answers[0] = NEW
+    assert counts.latest(conf, 5.0) == NEW and len(asked) == 4
+    counts.latest(conf, 6.0)  # slurmd was started again
+    assert len(asked) == 5
+    now_s += COUNTS_S
+    counts.latest(conf, 6.0)
+    assert len(asked) == 6
+    counts.latest(conf, None)  # no slurmd runs
+    counts.latest(conf, None)
+    assert len(asked) == 8
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,8 +79,17 @@ def program(path: Path, script: str) -> None:
     path.chmod(0o755)
 
 
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A hook's, with a slurm.conf."""
+    (tmp_path / "etc").mkdir()
+    conf = tmp_path / "etc/slurm.conf"
+    conf.write_text("Include nodes.conf\n")
+    return {"SLURM_CONF": str(conf)}
+
+
 def test_a_busy_nodes_slurmd_costs_no_job_its_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its list is that of an earlier job where slurmd does not print it in time."""
     slurmd_program, run_dir = tmp_path / "slurmd", tmp_path / "run"
@@ -90,7 +101,7 @@ def test_a_busy_nodes_slurmd_costs_no_job_its_device(
     lib = SimpleNamespace(by_uuid=lambda uuids: uuids)
 
     def of_job() -> tuple[object, bool, list[int]]:
-        return devices.gpus_of_job(job, {}, lib, run_dir)  # type: ignore[arg-type]
+        return devices.gpus_of_job(job, environ, lib, run_dir)  # type: ignore[arg-type]
 
     program(slurmd_program, "sleep 5")
     with pytest.raises(GpuError, match="timed out"):
@@ -106,6 +117,72 @@ def test_a_busy_nodes_slurmd_costs_no_job_its_device(
     (run_dir / devices.LAST_LIST).chmod(0o666)
     with pytest.raises(GpuError, match="exit 1"):
         of_job()
+
+
+def test_slurmd_is_asked_again_after_its_start_or_a_change_of_its_files(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, began = tmp_path / "asked", [1, 100]
+    (tmp_path / "run").mkdir(0o711)
+    program(tmp_path / "slurmd", f"echo >>{asked}\ncat <<'END'\n{LEFT_OUT}END")
+    monkeypatch.setattr(slurmd, "_program", lambda: str(tmp_path / "slurmd"))
+    monkeypatch.setattr(slurmd, "LIMIT_S", 20.0)
+    monkeypatch.setattr(slurmd, "above", lambda: tuple(began) if began else None)
+    monkeypatch.setattr(devices, "Mig", lambda lib: SimpleNamespace(gpus=list))
+    job = SimpleNamespace(uuids=(), numbers=(0,), node="n1")
+    lib = SimpleNamespace(by_minor=list)
+
+    def times_asked() -> int:
+        """By two jobs one after the other."""
+        for _ in range(2):
+            found = devices.gpus_of_job(job, environ, lib, tmp_path / "run")  # type: ignore[arg-type]
+            assert found[0] == [1]
+        count = len(asked.read_text())
+        asked.unlink()
+        return count if count < 3 else -1
+
+    etc = tmp_path / "etc"
+    assert times_asked() == 1
+    asked.touch()
+    assert times_asked() == 0
+    (etc / "gres.conf").write_text("Name=gpu File=/dev/nvidia[1-2]\n")
+    assert times_asked() == 1
+    began[1] = 200  # slurmd was started again
+    assert times_asked() == 1
+    # What cannot be seen from here may have changed: each job asks.
+    for elsewhere in (
+        "include /shared/nodes.conf\n",
+        "Include nodes.txt\n",
+        "  INCLUDE d/n.conf\n",
+    ):
+        (etc / "nodes.conf").write_text("# nodes\n" + elsewhere)
+        assert times_asked() == 2
+    (etc / "nodes.conf").write_text("# include /shared/nodes.conf\nInclude more.conf\n")
+    assert times_asked() == 1
+    began.clear()
+    assert times_asked() == 2
+
+
+def test_the_slurmd_above_a_hook_is_the_topmost() -> None:
+    """24.11 starts a hook by a slurmd of its own, which is another one each time."""
+    code = (
+        "import os, sys, time\n"
+        "def named(name):\n"
+        "    open('/proc/self/comm', 'w').write(name)\n"
+        "    child = os.fork()\n"
+        "    if child:\n"
+        "        os.waitpid(child, 0)\n"
+        "        os._exit(0)\n"
+        "first = os.getpid()\n"
+        "named('slurmd')\n"
+        "named('slurmd')\n"
+        "named('sh')\n"
+        "from slurm_coloc.adapters import slurmd\n"
+        "pid, ticks = slurmd.above()\n"
+        "print(pid == first, ticks > 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
 
 
 # gres.conf leaves the first card out: "Name=gpu File=/dev/nvidia[1-2]" (22.05.8)
@@ -137,6 +214,7 @@ def test_without_mig_too_a_number_is_a_place_in_slurmds_list(
     minors: list[int],
     renumbered: bool,
     tmp_path: Path,
+    environ: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "run").mkdir(0o711)
@@ -146,5 +224,5 @@ def test_without_mig_too_a_number_is_a_place_in_slurmds_list(
     monkeypatch.setattr(devices, "Mig", lambda lib: SimpleNamespace(gpus=list))
     job = SimpleNamespace(uuids=(), numbers=numbers, node="n1")
     lib = SimpleNamespace(by_minor=list)
-    found = devices.gpus_of_job(job, {}, lib, tmp_path / "run")  # type: ignore[arg-type]
+    found = devices.gpus_of_job(job, environ, lib, tmp_path / "run")  # type: ignore[arg-type]
     assert found == (minors, renumbered, [0] * len(minors))
