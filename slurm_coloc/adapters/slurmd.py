@@ -186,14 +186,14 @@ def list_key(conf: Path, began: object) -> str:
             if state.st_size > MOST_BYTES:
                 return ""
             text = Path(entry.path).read_text(errors="replace")
-            if any(map(_elsewhere, _INCLUDE.findall(text))):
+            if any(map(_is_outside, _INCLUDE.findall(text))):
                 return ""
     except OSError:
         return ""
     return "\n".join(seen)
 
 
-def _elsewhere(included: str) -> bool:
+def _is_outside(included: str) -> bool:
     """Whether an include names no file beside slurm.conf that list_key() looks at."""
     return "/" in included or not included.endswith(".conf")
 
