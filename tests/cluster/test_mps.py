@@ -23,7 +23,10 @@ LEADERS: set[processes.Process] = set()
 def daemons(lab: Lab, node: str = "n1") -> list[int]:
     """MPS programs of our folders on a node, by pid."""
     for record in (lab.dir / "nodes" / node / "jobs" / "mps").glob("*/daemon.json"):
-        kept = json.loads(record.read_text())
+        try:
+            kept = json.loads(record.read_text())
+        except FileNotFoundError:  # its last job has ended between the two
+            continue
         LEADERS.add(processes.Process(kept["pid"], kept["started"]))
     nowhere = Path("/nowhere")  # by session alone: in some containers root reads no environment
     return sorted({one.pid for each in LEADERS for one in processes.of_daemon(nowhere, each)})

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from slurm_coloc.flow.finish.final_usage import BEHIND_S
-from slurm_coloc.flow.launch.prolog import ASK_S
 from slurm_coloc.lab.lab import Lab
 from tests.cluster.jobs import Desk, coloc, desk, shards, until
 
@@ -80,12 +79,12 @@ def test_a_promise_that_comes_late_holds_from_then_on(lab: Lab) -> None:
     begins."""
     me, colocd = desk(lab, 240), lab.daemons["colocd"].pid
     train = me.train(memory_mib=MUCH, smact=0.1, work_s=5)
-    job_id = me.submit("--mem=50", "--no-requeue", "--hold", wrap=f"{UNSET}; sleep 12; {train}")
+    wrap = f"echo begins; {UNSET}; sleep 12; {train}"
+    job_id = me.submit("--mem=50", "--no-requeue", "--hold", wrap=wrap)
     os.kill(colocd, signal.SIGSTOP)
     try:
         lab.run(["scontrol", "release", str(job_id)], user=me.user)
-        lab.wait(job_id, "RUNNING")
-        time.sleep(ASK_S + 1)
+        until(lambda: "begins" in lab.output(job_id), 60, "the Prolog has asked in vain")
     finally:
         os.kill(colocd, signal.SIGCONT)
     lab.wait(job_id, "FAILED", 60)
