@@ -8,8 +8,8 @@ order, or where a GPU is in MIG mode. Where slurmd finds MIG devices by itself (
 CUDA_VISIBLE_DEVICES has their UUIDs.
 
 The list is kept in run_dir, so that slurmd is asked once after its start or a change of its files
-and not for each job: that took a third of a Prolog's time. On a node so busy that slurmd does not
-print it in time, a job would else be taken for one on another GPU, or find no GPU at all.
+and not for each job. On a node so busy that slurmd does not print it in time, a job would else be
+taken for one on another GPU, or find no GPU at all.
 """
 
 import contextlib
