@@ -40,12 +40,15 @@ class GresGpu(NamedTuple):
     files: tuple[str, ...]
 
 
-def gpus_of_slurmd(environ: Mapping[str, str], node: str, conf: Path) -> list[GresGpu]:
+def gpus_of_slurmd(
+    environ: Mapping[str, str], node: str, conf: Path, folder: Path | None = None
+) -> list[GresGpu]:
     """The node's gpu gres, at the place that SLURM_JOB_GPUS calls them by. Raises GpuError.
 
-    ``conf``: the node's slurm.conf.
+    ``conf``: the node's slurm.conf. ``folder``: where slurmd's own spool folder is made for it, one
+    that users cannot fill; else that for temporary files.
     """
-    program, text = _listed(environ, node, conf)
+    program, text = _listed(environ, node, conf, folder)
     found = parse_gpus(text)
     if not found:
         raise GpuError(f"{program} -G lists no GPU", "gres")
@@ -67,12 +70,14 @@ def parse_counts(text: str) -> dict[str, int]:
     return found
 
 
-def _listed(environ: Mapping[str, str], node: str, conf: Path) -> tuple[str, str]:
+def _listed(
+    environ: Mapping[str, str], node: str, conf: Path, folder: Path | None = None
+) -> tuple[str, str]:
     """slurmd's program and what ``slurmd -G`` prints. Raises GpuError."""
     program = _program()
     own = {"LD_LIBRARY_PATH": environ["LD_LIBRARY_PATH"]} if "LD_LIBRARY_PATH" in environ else {}
     try:
-        with _apart(conf) as copy:
+        with _apart(conf, folder) as copy:
             done = subprocess.run(
                 # By that name: as slurmd-wlm, what Debian's slurmd points to, it reads no device.
                 ["slurmd", "-G", "-N", node],
@@ -95,12 +100,13 @@ def _listed(environ: Mapping[str, str], node: str, conf: Path) -> tuple[str, str
 
 
 @contextlib.contextmanager
-def _apart(conf: Path) -> Iterator[Path]:
+def _apart(conf: Path, folder: Path | None) -> Iterator[Path]:
     """A slurm.conf that says the same but for slurmd's spool folder, log and process id. Beside it
     is what lies beside ``conf``, since Slurm looks for gres.conf and relative includes there."""
     import tempfile  # 2 ms that most hooks need not wait
 
-    with tempfile.TemporaryDirectory(prefix="slurm-coloc-gres-") as name:
+    where = folder if folder and folder.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="slurm-coloc-gres-", dir=where) as name:
         etc = Path(name, "etc")
         etc.mkdir()
         for path in conf.absolute().parent.iterdir():

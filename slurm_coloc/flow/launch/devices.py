@@ -76,7 +76,7 @@ def _listed(environ: Mapping[str, str], node: str, run_dir: Path) -> list[GresGp
     if key and last.key == key:
         return last.gpus
     try:
-        found = slurmd.gpus_of_slurmd(environ, node, conf)
+        found = slurmd.gpus_of_slurmd(environ, node, conf, run_dir)
     except GpuError:
         # Only a change of gres.conf makes it wrong, and then a later job of this node renews it.
         if last.gpus:

@@ -119,6 +119,23 @@ def test_a_busy_nodes_slurmd_costs_no_job_its_device(
         of_job()
 
 
+def test_a_full_folder_of_temporary_files_hides_no_gpu(
+    tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users can fill /tmp."""
+    (tmp_path / "run").mkdir(0o711)
+    program(tmp_path / "slurmd", f"cat <<'END'\n{LEFT_OUT}END")
+    monkeypatch.setattr(slurmd, "_program", lambda: str(tmp_path / "slurmd"))
+    monkeypatch.setattr(slurmd, "LIMIT_S", 20.0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "full"))
+    monkeypatch.setattr(devices, "Mig", lambda lib: SimpleNamespace(gpus=list))
+    job = SimpleNamespace(uuids=(), numbers=(0,), node="n1")
+    lib = SimpleNamespace(by_minor=list)
+    found = devices.gpus_of_job(job, environ, lib, tmp_path / "run")  # type: ignore[arg-type]
+    assert found == ([1], True, [0])
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [devices.LAST_LIST]
+
+
 def test_slurmd_is_asked_again_after_its_start_or_a_change_of_its_files(
     tmp_path: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
