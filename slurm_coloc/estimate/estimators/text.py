@@ -10,10 +10,12 @@ from operator import itemgetter
 
 from slurm_coloc.estimate.estimator import Estimate, TrainingOptions
 from slurm_coloc.estimate.rebuild.again import BLOCKS, STAGES, classes
+from slurm_coloc.estimate.rebuild.closed import known
 from slurm_coloc.estimate.rebuild.conventions import drops, lifts_loss, of_sequences
 from slurm_coloc.estimate.rebuild.doubt import doubts, unseen
 from slurm_coloc.estimate.rebuild.model import rebuild
 from slurm_coloc.estimate.rebuild.opening import ResolvedBlocks, opened
+from slurm_coloc.estimate.rebuild.products import hides_attention
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.rebuild.stored import (
     EAGER,
@@ -53,7 +55,10 @@ PRECISION = {"fp32": Precision(4, 4, 0), "amp": Precision(2, 4, 2), "bf16": Prec
 RESTS = (0.25, 0.5, 0.75)
 #: what the user is told of the texts whose margins are wide, whatever is in them
 WIDE = {
-    Tier.CUT: ("wider margin: rows below the depth limit are not shown (torchinfo: depth=20)",),
+    **dict.fromkeys(
+        (Tier.CUT, Tier.PUBLISHED),
+        ("wider margin: rows below the depth limit are not shown (torchinfo: depth=20)",),
+    ),
     **dict.fromkeys(
         (Tier.FLAT, Tier.FLAT_TOKENS), ("wider margin: torchsummary shows no tree, torchinfo does",)
     ),
@@ -159,12 +164,14 @@ def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
     # Rows that were opened are not known to store scores.
     stored = not stores_scores(summary) and any(EAGER.match(row.kind) for row in summary.layers)
     if summary.collapsed and (missing or rows.closed or stored):
-        return Tier.CUT
+        whole = _counted(summary) >= 0.98 * summary.parameters
+        return Tier.PUBLISHED if whole and known(summary, rows) else Tier.CUT
     flat = all(row.depth == 0 for row in summary.layers)
     if (flat and any(not row.leaf for row in summary.layers)) or (
         summary.format == "torchsummary" and summary.family != "mlp"
     ):
-        return Tier.FLAT_TOKENS if summary.family == "transformer" else Tier.FLAT
+        hidden = summary.family == "transformer" and hides_attention(summary.layers)
+        return Tier.FLAT_TOKENS if hidden else Tier.FLAT
     return Tier.DOUBTFUL if doubtful else Tier.TEXT
 
 

@@ -65,5 +65,14 @@ def hidden_of(layers: list[Layer], pass_bytes: int, batch: int | None) -> int:
         and layer.outputs
         and not layer.closed(layer.outputs[0])
         and not holds_activation(layer.kind)  # it has children: the footer does not count it
+        and not _small_block(layer)
     )
     return max(0, counted - seen)
+
+
+def _small_block(layer: Layer) -> bool:
+    """Whether a block's few parameters are those of a hidden row (a gate's kernel over channels)
+    and not vectors of its own, which are as long as a side of the output."""
+    if layer.role is not Role.BLOCK or layer.parameters < 2:
+        return False
+    return not any(side > 1 and layer.parameters % side == 0 for side in layer.outputs[0])

@@ -27,6 +27,9 @@ from slurm_coloc.estimate.tables import (
     trainable_of,
 )
 
+#: scales channels by a vector of its own, which is none of the weights that the table counts
+SCALE = "LayerScale"
+
 
 def _split(line: str) -> tuple[str, int, str, str] | None:
     """Class name, row number, shape, count of a row; None if the line is no row."""
@@ -77,7 +80,7 @@ class TorchSummary:
                 kind=kind,
                 outputs=tuple(per_sample(shape, batch) for shape in shapes),
                 parameters=count,
-                leaf=count > 0 or role(kind) is not Role.BLOCK,
+                leaf=count > 0 or role(kind) is not Role.BLOCK or kind == SCALE,
             )
             for kind, shapes, count in rows
         )

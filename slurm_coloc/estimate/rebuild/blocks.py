@@ -21,6 +21,7 @@ from slurm_coloc.estimate.rebuild.joint import joint, run_joint
 from slurm_coloc.estimate.rebuild.lambdas import lambda_of, run_lambda
 from slurm_coloc.estimate.rebuild.leaves import composed, leaf, norm
 from slurm_coloc.estimate.rebuild.meeting import gated, joined, multiplied, pooled, pools, widens
+from slurm_coloc.estimate.rebuild.products import unlisted_join, unlisted_product
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.rebuild.tree import Node, unlisted
 from slurm_coloc.estimate.rebuild.words import crosses, embedded, embeds
@@ -172,6 +173,8 @@ def run(
         outside, scope.crosses = scope.crosses, crosses(scope, rows, place)
         made = call(scope, node, given, recomputed(rows, place, scope.checkpoints))
         scope.crosses = outside
+        if not node.children and not node.layer.leaf:
+            past.passed.append(made)
         scope.drop(given)
         older = given.storage != current.storage
         if node.layer.kind in ASIDE and made.shape == current.shape:
@@ -240,12 +243,10 @@ def _given(
     shape = node.layer.inputs[0] if node.layer.inputs else None
     if product and node.layer.role is Role.LINEAR and node.layer.outputs[:1] == (current.shape,):
         return scope.same(frame[-1], frame[-1].shape)  # the second matrix beside the gate
-    if shape is None and _is_product(node.layer, current.shape):
-        # Attention's product of queries, keys and values, which a flat table has in no row.
-        third = (*current.shape[:-1], current.shape[-1] // 3)
-        return scope.run(
-            [current], third, current.size // 3, saves_inputs=[current], saves_output=True
-        )
+    if shape is None and (made := unlisted_product(scope, node.layer, current)):
+        return made
+    if shape is None and (made := unlisted_join(scope, past, frame, node.layer, current)):
+        return made
     if shape is None or shape == current.shape or elements(shape) <= 0:
         return scope.same(current, current.shape)
     if sorted(shape) == sorted(current.shape):  # permuted, and copied where it must be a matrix
@@ -260,14 +261,6 @@ def _given(
         if value.shape == shape and scope.tape.alive(value.storage):
             return scope.same(value, shape)
     return gathered(scope, past, frame, shape) or scope.reshaped(current, shape)
-
-
-def _is_product(layer: Layer, made: Shape) -> bool:
-    """A matrix that reads a third of what was made last, by its parameters."""
-    if layer.role is not Role.LINEAR or not layer.outputs or len(made) < 3 or made[-1] % 3:
-        return False
-    third, out = made[-1] // 3, layer.outputs[0][-1]
-    return layer.parameters in (third * out, (third + 1) * out)
 
 
 def _normalised(scope: Scope, node: Node, x: Value) -> Value:

@@ -21,11 +21,12 @@ MOST, MOST_FOR_PART = 64, 8
 class Past:
     """What the rows of one container made, in order; a value here has no holder for that.
     ``ends``: those that the next row did not read. ``left``: of these, what the container's code
-    needs later, with a holder each."""
+    needs later, with a holder each. ``passed``: what the containers of a flat table gave out."""
 
     made: list[Value] = field(default_factory=list)
     ends: list[Value] = field(default_factory=list)
     left: list[Value] = field(default_factory=list)
+    passed: list[Value] = field(default_factory=list)
 
     def add(self, value: Value, reads: Value) -> None:
         """``value`` was made of ``reads``."""
@@ -41,8 +42,8 @@ def gathered(scope: Scope, past: Past, frame: list[Value], shape: Shape) -> Valu
     last = past.made[-1] if past.made else frame[-1]
     if _differs(shape, last.shape) is not None:
         return None  # a part of the last one
-    for values in (past.made, past.ends, _inner_first(past)):
-        found = _parts([*frame[-1:], *values[-MOST:]], shape)
+    for values in (past.passed, past.made, past.ends, _inner_first(past)):
+        found = _parts([*frame[-1:], *values[-MOST:]], shape, values is past.passed)
         if found:
             return scope.run(found, shape, parts=True)
     return _beside_pool(scope, past, frame[-1], shape)
@@ -75,8 +76,9 @@ def _beside_pool(scope: Scope, past: Past, x: Value, shape: Shape) -> Value | No
     return made
 
 
-def _parts(values: list[Value], shape: Shape) -> list[Value]:
-    """The last values that make up ``shape``."""
+def _parts(values: list[Value], shape: Shape, skips: bool = False) -> list[Value]:
+    """The last values that make up ``shape``. ``skips``: one that is too large for what is left is
+    none of them (VoVNet reduces what its block reads before the first of its convolutions)."""
     found: list[Value] = []
     where = side = 0
     for value in reversed(values):
@@ -85,6 +87,8 @@ def _parts(values: list[Value], shape: Shape) -> list[Value]:
             continue
         if any(value.storage == one.storage for one in found):
             continue  # the same tensor, by the name of an Identity
+        if skips and side + value.shape[other] > shape[other]:
+            continue
         where, side = other, side + value.shape[other]
         found.append(value)
         if side >= shape[where]:

@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole model's training step from its summary."""
 
-from slurm_coloc.estimate.kinds import holds_activation
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.blocks import run
+from slurm_coloc.estimate.rebuild.closed import hidden_ratio
 from slurm_coloc.estimate.rebuild.given import given
 from slurm_coloc.estimate.rebuild.opening import ResolvedBlocks, opened
 from slurm_coloc.estimate.rebuild.scope import Scope
 from slurm_coloc.estimate.replay.recording import Recording
 from slurm_coloc.estimate.summary import Summary
-
-# Kept elements over the outputs of modules with parameters, for rows that a depth limit hides: conv
-# + BatchNorm + ReLU keep two tensors for two counted, SiLU nets three for two; where the
-# normalisation holds the activation only the convolutions are counted; a Transformer block keeps 16
-# widths for 11 counted.
-HIDDEN_RATIO = {"cnn": 1.35, "cnn-act": 2.7, "transformer": 1.5, "mlp": 1.5}
 
 
 def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) -> Recording:
@@ -22,7 +16,7 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
     number_out_of_range."""
     rows = rows or opened(summary)
     shape = given(summary)
-    scope.hidden = _hidden(summary, rows)
+    scope.hidden = hidden_ratio(summary, rows)
     scope.pixels = shape[-1] * shape[-2] if len(shape) == 4 else 0
     batch = Value(-1, scope.bytes(shape, scope.high), shape)
     made = run(scope, rows.top, batch, [batch])
@@ -59,16 +53,3 @@ def rebuild(summary: Summary, scope: Scope, rows: ResolvedBlocks | None = None) 
         gradients=tape.gradients,
         reached=reached,
     )
-
-
-def _hidden(summary: Summary, rows: ResolvedBlocks) -> float:
-    """What rows that stayed closed keep over their own outputs, from the elements that the footer
-    counts and no row shows."""
-    closed = sum(max(0, row.output_elements) * row.count for row in rows.closed)
-    left = summary.hidden_outputs - rows.found
-    if not closed or left <= 0:
-        return 0.0
-    family = summary.family
-    if family == "cnn" and any(holds_activation(row.kind) for row in summary.layers):
-        family = "cnn-act"
-    return left * HIDDEN_RATIO.get(family, 1.5) / closed

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a summary as a tree, in the order of execution."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -23,7 +24,8 @@ def tree(summary: Summary) -> list[Node]:
     """The rows at the top. Rows of flat formats (torchsummary, Keras) are all at the top."""
     top: list[Node] = []
     path: list[Node] = []
-    for layer in summary.layers:
+    flat = summary.format == "torchsummary"
+    for layer in _without_heads(summary.layers) if flat else summary.layers:
         if _aside(layer):
             continue
         while path and path[-1].layer.depth >= layer.depth:
@@ -37,6 +39,18 @@ def tree(summary: Summary) -> list[Node]:
             _words_first(node)
             _in_order(node)
     return top
+
+
+def _without_heads(layers: Sequence[Layer]) -> list[Layer]:
+    """A flat table without the norms of attention that are switched off: they give back views of
+    what the matrix before made, or its product, which the matrix after reads."""
+    kept: list[Layer] = []
+    for layer in layers:
+        past = kept[-1] if kept else None
+        third = past is not None and past.output_elements == 3 * layer.output_elements
+        if not (third and past and past.role is Role.LINEAR and layer.kind == "Identity"):
+            kept.append(layer)
+    return kept
 
 
 def _aside(layer: Layer) -> bool:

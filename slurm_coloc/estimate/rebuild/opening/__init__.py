@@ -27,6 +27,8 @@ from slurm_coloc.estimate.rebuild.scope import Shape
 from slurm_coloc.estimate.rebuild.tree import Node, tree
 from slurm_coloc.estimate.summary import Layer, Summary
 
+#: blocks of timm whose normalisation holds the activation, whatever the first rows have
+_HOLDING = ("convnormact", "convbnact")
 #: What may be tried for all rows of a text: a rule for one row and one shape counts 1, and one that
 #: tries all widths inside more by the row's channels. A model of 1,000 closed blocks needs 6,000.
 MAX_TRIES = 40_000
@@ -91,7 +93,10 @@ def opened(summary: Summary) -> ResolvedBlocks:
 def _opened(summary: Summary) -> ResolvedBlocks:
     style = style_of(summary)
     made = [_with(summary, one) for one in _styles(summary, style)]
-    return min(made, key=lambda one: abs(one.found - summary.hidden_outputs))
+    most = summary.hidden_outputs
+    near = most + 0.05 * (summary.activations + most)
+    # Opened rows do not have more outputs than the footer counts. It rounds.
+    return min(made, key=lambda one: (one.found > near, abs(one.found - most)))
 
 
 def _styles(summary: Summary, style: Style) -> list[Style]:
@@ -103,6 +108,8 @@ def _styles(summary: Summary, style: Style) -> list[Style]:
     both = [style, replace(style, functional=True)]
     if any("swintransformer" in row.kind.lower() for row in summary.layers):
         return [replace(one, window=side) for one in both for side in windows.WINDOWS]
+    if not style.holds and any(kind.endswith(_HOLDING) for kind in kinds):
+        return [style, replace(style, holds=True)]
     tokens = any(is_attention(kind) or kind.endswith(("block", "layer")) for kind in kinds)
     return both if tokens else [style]
 

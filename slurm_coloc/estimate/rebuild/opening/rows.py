@@ -36,11 +36,7 @@ def style_of(summary: Summary) -> Style:
     norms = [
         x.kind for x in summary.layers if x.role is Role.NORM and "layer" not in x.kind.lower()
     ]
-    acts = [
-        x.kind
-        for x in summary.layers
-        if x.role in _ACTS and not x.kind.lower().endswith(_GATES) and len(x.kind) < 16
-    ]
+    acts = shown_activations(summary)
     norm = norms[-1] if norms else "BatchNorm2d"
     holds = holds_activation(norm)
     # Not shown at all: nets whose normalisation holds it mostly have SiLU, which keeps more.
@@ -48,6 +44,15 @@ def style_of(summary: Summary) -> Style:
     wide = [x for x in acts if "gelu" in x.lower()]
     old = any(x.kind.startswith("GPT2") for x in summary.layers)
     return Style(norm, holds, act, wide[-1] if wide else "NewGELUActivation" if old else "GELU")
+
+
+def shown_activations(summary: Summary) -> list[str]:
+    """Classes of the activations among the rows, in their order; gates are none."""
+    return [
+        x.kind
+        for x in summary.layers
+        if x.role in _ACTS and not x.kind.lower().endswith(_GATES) and len(x.kind) < 16
+    ]
 
 
 #: attention whose rows are never called: the footer counts nothing of it
@@ -97,8 +102,12 @@ def norm_act(style: Style, shape: Shape, active: bool = True) -> list[Node]:
 
 
 def gate(style: Style, given: Shape, out: Shape, parameters: int) -> list[Node] | None:
-    """Squeeze-and-excitation: the mean of each channel, through two small matrices, scales it."""
+    """Squeeze-and-excitation: the mean of each channel, through two small matrices, scales it.
+    ReXNet normalises between them."""
     few = reduced(parameters, out[1], out[1])
+    if few is None:
+        few, odd = divmod(parameters - out[1], 2 * out[1] + 3)
+        return None if odd or few < 1 else _gate_rows(style, out, few, normed=True)
     return _gate_rows(style, out, few) if few else None
 
 
@@ -116,11 +125,12 @@ def gated(style: Style, shape: Shape, few: int) -> list[Node]:
     return [group("SqueezeExcite", shape, shape, _gate_rows(style, shape, few))] if few else []
 
 
-def _gate_rows(style: Style, shape: Shape, few: int) -> list[Node]:
+def _gate_rows(style: Style, shape: Shape, few: int, normed: bool = False) -> list[Node]:
     point = (shape[0], shape[1], 1, 1)
     small = image(few, point)
     return [
         conv(point, small, bias=True),
+        *([row("BatchNorm2d", small, small, 2 * few)] if normed else []),
         row(style.act, small, small),
         conv(small, point, bias=True),
         row("Sigmoid", point, point),
