@@ -158,8 +158,8 @@ def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
     """A text is cut where rows stay closed, or the footer counts what no row has. It is flat where
     its blocks stand beside their rows (torchsummary)."""
     # Where rows were opened, the footer must count as much as they have.
-    outputs = summary.activations + summary.hidden_outputs
-    unlike = bool(rows.found) and abs(rows.found - summary.hidden_outputs) > 0.05 * outputs
+    hidden = summary.hidden_outputs
+    unlike = bool(rows.found) and (abs(rows.found - hidden) > 0.05 * (summary.activations + hidden))
     missing = _counted(summary) < 0.98 * summary.parameters or unlike
     # Rows that were opened are not known to store scores.
     stored = not stores_scores(summary) and any(EAGER.match(row.kind) for row in summary.layers)
@@ -170,8 +170,8 @@ def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
     if (flat and any(not row.leaf for row in summary.layers)) or (
         summary.format == "torchsummary" and summary.family != "mlp"
     ):
-        hidden = summary.family == "transformer" and hides_attention(summary.layers)
-        return Tier.FLAT_TOKENS if hidden else Tier.FLAT
+        hides = summary.family == "transformer" and hides_attention(summary.layers)
+        return Tier.FLAT_TOKENS if hides else Tier.FLAT
     return Tier.DOUBTFUL if doubtful else Tier.TEXT
 
 

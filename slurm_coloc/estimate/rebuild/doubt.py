@@ -103,8 +103,10 @@ def _unseen_input(summary: Summary) -> str:
         return ""  # what it reads is guessed
     shown = 4 * elements(given(summary)) * (summary.batch_in_text or 1)
     more = summary.input_bytes - shown
+    if more <= 0.05 * shown + 10_000:
+        return ""
     outputs = 4 * (summary.activations + summary.hidden_outputs) * (summary.batch_in_text or 1)
-    if more > max(0.05 * shown + 10_000, SMALL * outputs):
+    if more > SMALL * outputs:
         return f"the model reads {more:,} bytes that no row shows: record it with coloc summarize"
     return ""
 
