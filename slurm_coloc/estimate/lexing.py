@@ -26,7 +26,7 @@ UNKNOWN_DIM = -1  # None, ? or -1 in the text
 # CSI, OSC and two-character escape sequences. No branch can match what another starts with, and
 # no run may hold an escape character, so a scan over the text stays linear.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_=>78])")
-_CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL = bytes((*range(1, 9), 11, 12, *range(14, 32), 127))
 _COUNT = re.compile(r"\d+(?:[,_]\d+)*\Z")
 _DIGITS = re.compile(r"\d+\Z")
 _LIST = re.compile(r"\[[0-9]{1,18}(?:, [0-9]{1,18}){0,15}\]\Z")
@@ -74,7 +74,8 @@ def clean_lines(text: str) -> list[str]:
         text = _ANSI.sub("", text).replace("\x1b", "")
     # A lone CR is a progress bar that wrote over its own line: what it wrote last is one line.
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
-    if len(text) > 64 and sum(1 for _ in _CONTROL.finditer(text)) * 20 > len(text):
+    raw = text.encode("utf-8", "replace")
+    if len(text) > 64 and (len(raw) - len(raw.translate(None, _CONTROL))) * 20 > len(text):
         raise fail("binary", "the summary is mostly control characters: it is not a text")
     lines = text.split("\n")
     if len(lines) > MAX_LINES:

@@ -111,7 +111,8 @@ def _with_recording(summary: Summary, recorded: Sequence[Traced], lost: Sequence
 
 def _begins(lines: Sequence[str]) -> Iterator[tuple[int, Parser]]:
     """Lines on which a model begins, and the first parser that says so."""
-    marks = {parser.mark for parser in parsers()}
+    text = "\n".join(lines)
+    marks = [mark for mark in {parser.mark for parser in parsers()} if mark in text]
     for index, line in enumerate(lines):
         if not any(mark in line for mark in marks):
             continue

@@ -10,7 +10,8 @@ parentheses is of parameters that are not trained.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import (
@@ -61,18 +62,27 @@ _MAX_DEPTH = 100  # real ones have 20; what walks a tree calls itself some four 
 _FLAT = re.compile(r"\[[^\[\](){}]*\]|\([^\[\](){}]*\)|[^ \[\](){}]+")
 
 
-@dataclass(slots=True)  # not frozen, which would double the time of making one
-class Row:
-    """One line of the tree, its shapes as printed."""
+#: characters of what stands behind a row's name; longer ones are hostile and not remembered
+_TAIL = 256
 
-    kind: str
-    depth: int
+
+class Tail(NamedTuple):
+    """What stands behind a row's name, shapes as printed. Most rows share theirs with others."""
+
     inputs: tuple[Shape, ...]
     outputs: tuple[Shape, ...]
-    count: int
+    parameters: int
     recursive: bool
     kernel: int
     frozen: bool
+
+
+class Row(NamedTuple):
+    """One line of the tree."""
+
+    kind: str
+    depth: int
+    tail: Tail
 
 
 def _cells(text: str) -> list[str]:
@@ -100,11 +110,34 @@ def _cells(text: str) -> list[str]:
     return cells
 
 
-def _columns(header: str) -> list[str]:
+def _tail(text: str, columns: tuple[str, ...]) -> Tail | None:
+    """None where there are not as many cells as columns."""
+    cells = _cells(text)
+    if len(cells) != len(columns):
+        return None
+    cell = dict(zip(columns, cells, strict=True))
+    count_cell = cell["count"]
+    count = parse_count(count_cell)
+    if count is None and count_cell not in ("--", "(recursive)", "(unused)", "0"):
+        raise fail("bad_row", f"a parameter count cannot be read: {count_cell[:40]!r}")
+    return Tail(
+        inputs=_shapes(cell.get("input", "--")),
+        outputs=_shapes(cell.get("output", "--")),
+        parameters=count or 0,
+        recursive=count_cell == "(recursive)",
+        kernel=_kernel(cell.get("kernel", "--")),
+        frozen=count is not None and count_cell.startswith("("),
+    )
+
+
+_known = lru_cache(maxsize=4096)(_tail)
+
+
+def _columns(header: str) -> tuple[str, ...]:
     found = sorted(
         (header.find(title), name) for title, name in _COLUMNS if header.find(title) >= 0
     )
-    return [name for _, name in found]
+    return tuple(name for _, name in found)
 
 
 class TorchInfo:
@@ -141,7 +174,7 @@ class TorchInfo:
             size_of(lines[end:], "Input size"),
         )
 
-    def _rows(self, lines: Sequence[str], columns: list[str]) -> tuple[list[Row], int]:
+    def _rows(self, lines: Sequence[str], columns: tuple[str, ...]) -> tuple[list[Row], int]:
         rows: list[Row] = []
         indent = len(lines[0]) - len(lines[0].lstrip())
         for index, line in enumerate(lines[1:], 1):
@@ -155,37 +188,29 @@ class TorchInfo:
             bound_rows(rows)
         raise fail("truncated", "the torchinfo table has no end")
 
-    def _row(self, line: str, columns: list[str]) -> Row:
+    def _row(self, line: str, columns: tuple[str, ...]) -> Row:
         match = _NAME.match(line)
-        cells = _cells(line[match.end() :]) if match else []
-        if match is None or len(cells) != len(columns):
+        behind = line[match.end() :].strip() if match else ""
+        tail = (_known if len(behind) <= _TAIL else _tail)(behind, columns) if match else None
+        if match is None or tail is None:
             raise fail("bad_row", f"a row of the table cannot be read: {line.strip()[:60]!r}")
-        cell = dict(zip(columns, cells, strict=True))
-        tree = match["tree"]
-        depth = int(match["depth"]) if match["depth"] else (len(tree) + 3) // 5
+        printed = match["depth"]
+        depth = int(printed) if printed else (len(match["tree"]) + 3) // 5
         if depth > _MAX_DEPTH:
             raise fail("bad_row", "the tree is too deep")
-        count_cell = cell["count"]
-        count = parse_count(count_cell)
-        if count is None and count_cell not in ("--", "(recursive)", "(unused)", "0"):
-            raise fail("bad_row", f"a parameter count cannot be read: {count_cell[:40]!r}")
-        return Row(
-            kind=match["kind"],
-            depth=depth,
-            inputs=_shapes(cell.get("input", "--")),
-            outputs=_shapes(cell.get("output", "--")),
-            count=count or 0,
-            recursive=count_cell == "(recursive)",
-            kernel=_kernel(cell.get("kernel", "--")),
-            frozen=count is not None and count_cell.startswith("("),
-        )
+        return Row(match["kind"], depth, tail)
 
     def _summary(
-        self, rows: list[Row], columns: list[str], footer: Footer, pass_bytes: int, input_bytes: int
+        self,
+        rows: list[Row],
+        columns: tuple[str, ...],
+        footer: Footer,
+        pass_bytes: int,
+        input_bytes: int,
     ) -> Summary:
         batch = _batch(rows)
         layers = _layers(rows, batch)
-        total = bounded(sum(row.count for row in rows))
+        total = bounded(sum(row.tail.parameters for row in rows))
         parameters, notes = parameters_of(total, footer, bool(pass_bytes))
         trainable = trainable_of(footer, parameters)
         layers = own_frozen(layers, trainable)
@@ -201,7 +226,7 @@ class TorchInfo:
             trainable=trainable,
             layers=tuple(layers),
             batch_in_text=batch,
-            shapes="output" in columns and any(row.outputs for row in rows),
+            shapes="output" in columns and any(row.tail.outputs for row in rows),
             collapsed=collapsed,
             hidden_outputs=hidden_of(layers, pass_bytes, batch) if collapsed else 0,
             notes=notes,
@@ -214,26 +239,31 @@ def _layers(rows: list[Row], batch: int | None) -> list[Layer]:
     known: dict[tuple[Shape, ...], tuple[Shape, ...]] = {}
 
     def one(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
-        made = known.get(shapes)
-        if made is None:
-            made = known[shapes] = tuple(per_sample(shape, batch) for shape in shapes)
-        return made
+        found = known.get(shapes)
+        if found is None:
+            found = known[shapes] = tuple(per_sample(shape, batch) for shape in shapes)
+        return found
 
+    made: dict[tuple[str, int, int, bool], Layer] = {}
     layers: list[Layer] = []
     for row, following in zip(rows, [*rows[1:], None], strict=True):
-        layers.append(
-            Layer(
-                kind=row.kind,
-                depth=row.depth,
-                inputs=one(row.inputs),
-                outputs=one(row.outputs),
-                parameters=row.count,
-                leaf=following is None or following.depth <= row.depth,
-                recursive=row.recursive,
-                attributes=(("kernel_elements", row.kernel),) if row.kernel else (),
-                frozen=row.frozen,
+        kind, depth, tail = row
+        leaf = following is None or following.depth <= depth
+        key = (kind, depth, id(tail), leaf)  # ``rows`` holds the tails
+        layer = made.get(key)
+        if layer is None:
+            layer = made[key] = Layer(
+                kind=kind,
+                depth=depth,
+                inputs=one(tail.inputs),
+                outputs=one(tail.outputs),
+                parameters=tail.parameters,
+                leaf=leaf,
+                recursive=tail.recursive,
+                attributes=(("kernel_elements", tail.kernel),) if tail.kernel else (),
+                frozen=tail.frozen,
             )
-        )
+        layers.append(layer)
     return layers
 
 
@@ -266,7 +296,8 @@ def _kernel(cell: str) -> int:
 
 def _batch(rows: list[Row]) -> int | None:
     """The leading dimension of the model's input or output, else of the first shape printed."""
-    for shapes in (rows[0].inputs, rows[0].outputs, *(row.outputs for row in rows)):
+    first = rows[0].tail
+    for shapes in (first.inputs, first.outputs, *(row.tail.outputs for row in rows)):
         if shapes and shapes[0]:
             head = shapes[0][0]
             return None if head == UNKNOWN_DIM else head

@@ -48,17 +48,25 @@ def unlisted_join(
         return None
     if layer.role is Role.NORM:
         return gathered(scope, past, frame, out) if out[1] > made.shape[1] else None
-    each, odd = divmod(layer.parameters, out[1])
+    each, odd = divmod(layer.parameters, out[1])  # elements of a filter, and maybe its bias
     if layer.role is not Role.CONV or odd or each <= made.shape[1]:
         return None
-    if any(each % side**2 == 0 and made.shape[1] % (each // side**2) == 0 for side in SIDES):
-        return None  # its filters fit what was made last, in groups perhaps
-    for side in (3, 1):
-        read, odd = divmod(each, side**2)
+    if _fits(each, made.shape[1]) or _fits(each - 1, made.shape[1]):
+        return None
+    for weights, side in ((each, 3), (each - 1, 3), (each, 1), (each - 1, 1)):
+        read, odd = divmod(weights, side**2)
         shape = (made.shape[0], read, *made.shape[2:])
         if not odd and read > made.shape[1] and (one := gathered(scope, past, frame, shape)):
             return one
     return None
+
+
+def _fits(weights: int, channels: int) -> bool:
+    """Whether a filter of so many elements may read so many channels, in groups perhaps."""
+    return any(
+        weights % side**2 == 0 and weights and channels % (weights // side**2) == 0
+        for side in SIDES
+    )
 
 
 def hides_attention(rows: Sequence[Layer]) -> bool:

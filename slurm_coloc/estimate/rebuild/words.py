@@ -49,9 +49,9 @@ def tabled(scope: Scope, x: Value, layer: Layer) -> Value:
 def crosses(scope: Scope, rows: list[Node], place: int) -> bool:
     """Whether attention in the row at ``place`` reads the encoder's output: by its name, or the
     second of the two that a decoder's layer has (BART)."""
-    kind = rows[place].layer.kind.lower()
     if scope.crosses or scope.memory is None:
         return scope.crosses
+    kind = rows[place].layer.kind.lower()
     named = any(part in kind for part in _CROSS)
     return named or (
         is_attention(kind) and any(is_attention(row.layer.kind) for row in rows[:place])
