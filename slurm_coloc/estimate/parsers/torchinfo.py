@@ -8,10 +8,7 @@ those that the limit hides: the difference to the rows is what is hidden. MB is 
 parentheses is of parameters that are not trained.
 """
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import NamedTuple
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import (
@@ -20,9 +17,6 @@ from slurm_coloc.estimate.lexing import (
     bound_rows,
     bounded,
     fail,
-    parse_count,
-    parse_shapes,
-    remembered,
 )
 from slurm_coloc.estimate.parsers.torchinfo_footer import (
     hidden_of,
@@ -30,13 +24,13 @@ from slurm_coloc.estimate.parsers.torchinfo_footer import (
     parameters_of,
     size_of,
 )
+from slurm_coloc.estimate.parsers.torchinfo_row import Row, row_of
 from slurm_coloc.estimate.summary import Layer, Summary, family_of
 from slurm_coloc.estimate.tables import (
     Footer,
     footer_of,
     is_rule,
     per_sample,
-    refuse_negative,
     ruled_below,
     trainable_of,
 )
@@ -51,86 +45,6 @@ _COLUMNS = (
     ("Trainable", "trainable"),
     ("Groups", "groups"),
 )
-_NAME = re.compile(
-    r"(?P<tree>(?:[│|]? {4})*(?:[│|] {0,4})*(?:[├└+][─-]? ?)?)"
-    r"(?P<kind>[^\s:()\[\]]{1,128})"
-    r"(?: \((?P<var>[^()\s]{1,128})\))?"
-    r"(?:: (?P<depth>\d{1,4})(?:-\d{1,7})?)?(?=\s|$)"
-)
-_MAX_DEPTH = 100  # real ones have 20; what walks a tree calls itself some four times a level
-# A row without brackets in brackets, that is nearly every row.
-_FLAT = re.compile(r"\[[^\[\](){}]*\]|\([^\[\](){}]*\)|[^ \[\](){}]+")
-
-
-#: characters of what stands behind a row's name; longer ones are hostile and not remembered
-_TAIL = 256
-
-
-class Tail(NamedTuple):
-    """What stands behind a row's name, shapes as printed. Most rows share theirs with others."""
-
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    parameters: int
-    recursive: bool
-    kernel: int
-    frozen: bool
-
-
-class Row(NamedTuple):
-    """One line of the tree."""
-
-    kind: str
-    depth: int
-    tail: Tail
-
-
-def _cells(text: str) -> list[str]:
-    """Cells of a row: a bracketed list is one cell whatever blanks it holds. Linear."""
-    flat = _FLAT.findall(text)
-    if " ".join(flat) == " ".join(text.split()):  # no bracket is left over or touches a cell
-        return flat
-    cells: list[str] = []
-    depth, current = 0, ""
-    for char in text:
-        if char == " " and depth == 0:
-            if current:
-                cells.append(current)
-            current = ""
-            continue
-        current += char
-        if char in "[({":
-            depth += 1
-        elif char in "])}":
-            depth -= 1
-    if depth != 0:
-        raise fail("bad_shape", "the brackets of a shape do not close")
-    if current:
-        cells.append(current)
-    return cells
-
-
-def _tail(text: str, columns: tuple[str, ...]) -> Tail | None:
-    """None where there are not as many cells as columns."""
-    cells = _cells(text)
-    if len(cells) != len(columns):
-        return None
-    cell = dict(zip(columns, cells, strict=True))
-    count_cell = cell["count"]
-    count = parse_count(count_cell)
-    if count is None and count_cell not in ("--", "(recursive)", "(unused)", "0"):
-        raise fail("bad_row", f"a parameter count cannot be read: {count_cell[:40]!r}")
-    return Tail(
-        inputs=_shapes(cell.get("input", "--")),
-        outputs=_shapes(cell.get("output", "--")),
-        parameters=count or 0,
-        recursive=count_cell == "(recursive)",
-        kernel=_kernel(cell.get("kernel", "--")),
-        frozen=count is not None and count_cell.startswith("("),
-    )
-
-
-_known = lru_cache(maxsize=4096)(_tail)
 
 
 def _columns(header: str) -> tuple[str, ...]:
@@ -184,21 +98,9 @@ class TorchInfo:
                 if rows:
                     return rows, index
                 continue
-            rows.append(self._row(line[min(indent, len(line) - len(line.lstrip())) :], columns))
+            rows.append(row_of(line[min(indent, len(line) - len(line.lstrip())) :], columns))
             bound_rows(rows)
         raise fail("truncated", "the torchinfo table has no end")
-
-    def _row(self, line: str, columns: tuple[str, ...]) -> Row:
-        match = _NAME.match(line)
-        behind = line[match.end() :].strip() if match else ""
-        tail = (_known if len(behind) <= _TAIL else _tail)(behind, columns) if match else None
-        if match is None or tail is None:
-            raise fail("bad_row", f"a row of the table cannot be read: {line.strip()[:60]!r}")
-        printed = match["depth"]
-        depth = int(printed) if printed else (len(match["tree"]) + 3) // 5
-        if depth > _MAX_DEPTH:
-            raise fail("bad_row", "the tree is too deep")
-        return Row(match["kind"], depth, tail)
 
     def _summary(
         self,
@@ -265,33 +167,6 @@ def _layers(rows: list[Row], batch: int | None) -> list[Layer]:
             )
         layers.append(layer)
     return layers
-
-
-@remembered
-def _shapes(cell: str) -> tuple[Shape, ...]:
-    if cell in ("--", "(recursive)"):
-        return ()
-    shapes = parse_shapes(cell)
-    if shapes is None:
-        raise fail("bad_row", f"a shape cannot be read: {cell[:40]!r}")
-    refuse_negative(shapes)
-    return shapes
-
-
-@remembered
-def _kernel(cell: str) -> int:
-    """Elements of the kernel (9 for [3, 3]), 0 where none is printed."""
-    count = parse_count(cell)
-    if count is not None:
-        return min(count, 10**6)
-    shapes = parse_shapes(cell)
-    if not shapes or UNKNOWN_DIM in shapes[0]:
-        return 0
-    # Linear layers print [in, out] or [in] here: two numbers too, told apart by the class.
-    total = 1
-    for dim in shapes[0]:
-        total = min(total * dim, 10**12)
-    return total
 
 
 def _batch(rows: list[Row]) -> int | None:
