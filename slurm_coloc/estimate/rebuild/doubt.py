@@ -26,6 +26,9 @@ HIDDEN = (
     "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
     "gru", "rnn", "esm", "dualpath", "convbert", "branchseparables",
 )  # fmt: skip
+#: a normalisation of timm: one kernel in newer releases, and before that a chain of functions, which
+#: keeps twice as much
+VERSIONED = "RmsNorm"
 #: what inputs that no row shows may be of all outputs
 SMALL = 0.005
 #: holds modules, and runs none of them
@@ -163,7 +166,7 @@ def doubts(summary: Summary) -> tuple[str, ...]:
 
 def _doubtful(rows: Sequence[Layer], place: int, kind: str, language: bool) -> bool:
     name = kind.lower()
-    if name.startswith(HIDDEN):
+    if name.startswith(HIDDEN) or kind == VERSIONED:
         return True
     if name == "lambdalayer":  # see lambdas
         return [row.role for row in rows[place + 1 : place + 4]] != LAMBDA

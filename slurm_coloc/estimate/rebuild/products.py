@@ -81,8 +81,10 @@ def hides_attention(rows: Sequence[Layer]) -> bool:
         elif row.role in (Role.LINEAR, Role.CONV):
             matrices += 1
         name, out = row.kind.lower(), row.outputs[0] if row.outputs else ()
-        stored = row.role is Role.DROPOUT and len(past) == 3 and _pairs(out, past[-2])
-        if stored or any(part in name for part in _WINDOWS):
+        tokens = past[1] if len(past) == 3 else 0
+        stored = row.role is Role.DROPOUT and _pairs(out, tokens)
+        mixed = row.role is Role.LINEAR and out[1:3] == (tokens, tokens)  # CaiT's heads
+        if stored or mixed or any(part in name for part in _WINDOWS):
             return True
         past = out
         if is_attention(row.kind) and not row.leaf:

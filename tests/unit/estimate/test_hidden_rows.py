@@ -102,6 +102,8 @@ def test_a_picture_that_is_dropped_out_is_no_attention() -> None:
     rows = [picture, *matrices, Layer("Attention", outputs=((1, 196, 320),), leaf=False)]
     assert not hides_attention(rows)
     assert hides_attention(rows[:1] + rows[2:]), "one of its matrices is missing"
+    mixed = Layer("Linear", outputs=((1, 196, 196, 4),), parameters=20)  # CaiT's heads
+    assert hides_attention([*rows[:2], mixed, *rows[2:]])
 
 
 def _concatenated(last: int) -> Summary:
@@ -189,3 +191,13 @@ def test_blocks_whose_normalisation_holds_the_activation_though_no_row_shows_one
     rows = opened(parse_summary(text))
     assert not rows.closed
     assert rows.found == 65_536, "the footer counts its convolution alone"
+
+
+def test_a_normalisation_that_releases_write_in_two_ways_is_told() -> None:
+    whole = parse_summary(example("vit_small_torchinfo.txt"))
+    rows = [
+        replace(row, kind="RmsNorm") if row.kind == "LayerNorm" else row for row in whole.layers
+    ]
+    options = TrainingOptions(batch_size=32)
+    told = estimate(replace(whole, layers=tuple(rows)), options, stack=Stack(0), estimator="text")
+    assert "wider margin: what RmsNorm does inside is not known" in told.notes
