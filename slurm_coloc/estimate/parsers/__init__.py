@@ -113,9 +113,9 @@ def _begins(lines: Sequence[str]) -> Iterator[tuple[int, Parser]]:
     """Lines on which a model begins, and the first parser that says so."""
     text = "\n".join(lines)
     marks = [mark for mark in {parser.mark for parser in parsers()} if mark in text]
-    for index, line in enumerate(lines):
-        if not any(mark in line for mark in marks):
-            continue
+    places = {index for mark in marks for index, line in enumerate(lines) if mark in line}
+    for index in sorted(places):
+        line = lines[index]
         known = (one for one in parsers() if one.mark in line)
         found = next((one for one in known if one.starts(lines, index)), None)
         if found is not None:

@@ -87,13 +87,14 @@ def _once(scope: Scope, node: Node, x: Value) -> Value:
 def _attends(node: Node) -> bool:
     """An attention block, and not one that holds another; one over channels, too, where its first
     row makes q, k and v and the other projects."""
+    own = is_attention(node.layer.kind)
+    rows = [x.layer for x in node.children if x.layer.role is Role.LINEAR]
+    if not own and (len(rows) != 2 or not rows[0].inputs or not rows[0].outputs):
+        return False
     if any(is_attention(child.layer.kind) for child in node.children):
         return False
-    if is_attention(node.layer.kind):
+    if own:
         return True
-    rows = [x.layer for x in node.children if x.layer.role is Role.LINEAR]
-    if len(rows) != 2 or not rows[0].inputs or not rows[0].outputs:
-        return False
     if "attent" not in node.layer.kind.lower() and not _drops_scores(node):
         return False
     return rows[0].outputs[0][-1] == 3 * rows[0].inputs[0][-1]

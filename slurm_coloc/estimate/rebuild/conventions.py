@@ -44,9 +44,8 @@ def _drops_maps(summary: Summary) -> bool:
     parents: list[str] = []
     for row in summary.layers:
         del parents[row.depth :]
-        parent = parents[-1] if parents else ""
-        maps = any(len(out) == 4 and prod(out[2:]) > 1 for out in row.outputs)
-        if row.role is Role.DROPOUT and maps and parent in ("Sequential", ""):
+        meant = row.role is Role.DROPOUT and (not parents or parents[-1] == "Sequential")
+        if meant and any(len(out) == 4 and prod(out[2:]) > 1 for out in row.outputs):
             return True
         parents.append(row.kind)
     return False

@@ -26,8 +26,8 @@ HIDDEN = (
     "longformer", "gemma2", "bigbird", "reformer", "funnel", "perceiver", "mamba", "rwkv", "lstm",
     "gru", "rnn", "esm", "dualpath", "convbert", "branchseparables",
 )  # fmt: skip
-#: a normalisation of timm: one kernel in newer releases, and before that a chain of functions, which
-#: keeps twice as much
+#: A normalisation of timm: one kernel in newer releases, before that a chain of functions, which
+#: keeps twice as much.
 VERSIONED = "RmsNorm"
 #: what inputs that no row shows may be of all outputs
 SMALL = 0.005

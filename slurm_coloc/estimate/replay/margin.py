@@ -15,7 +15,7 @@ Above the context: the estimate times a margin that depends on how much is known
   runs are above the bound.
 - cut (torchinfo's default depth of 3, rows that could not be opened): 1.60 is the 99 % quantile of
   194 models; of those whose rows could be opened 1.10, as of whole texts.
-- published (as cut, of classes in rebuild/closed.py): 1.22 is the 99 % quantile of 658 runs.
+- published (as cut, of classes in rebuild/closed.py): 1.22 is the 99 % quantile of 574 runs.
 - flat (torchsummary): 1.26 is the 99 % quantile of 466 runs of 95 models, five of each family; 2.17
   that of Transformers whose attention such a table hides, before its stored scores counted.
 

@@ -100,26 +100,28 @@ class Loop(Numbered):
         are taken for ever before the allocation number ``before``. ``replaced``: allocations of
         before that go when the one numbered ``last`` is made."""
         where: list[int | None] = []
-        out = self.events
+        out, made, number = self.events, 0, self.count  # locals: this runs for each event
         for event in events:
             if isinstance(event, int):
                 if event >= 0:
-                    if len(where) == before:
-                        self.marks.scratch.append(self.new(kept))
+                    if made == before:
+                        self.marks.scratch.append(number)
+                        out.append(kept)
+                        number += 1
                     out.append(event)
-                    where.append(self.count)
-                    self.count += 1
-                    if len(where) == last + 1:
-                        for index in replaced:
-                            self.free(index)
-                else:
-                    held = where[-1 - event]
-                    if held is not None:
-                        out.append(-1 - held)
-                        where[-1 - event] = None
+                    where.append(number)
+                    made += 1
+                    number += 1
+                    if made == last + 1:
+                        out.extend(-1 - index for index in replaced)
+                elif (held := where[-1 - event]) is not None:
+                    out.append(-1 - held)
+                    where[-1 - event] = None
             elif size := self._workspace(event):
-                self.marks.scratch.append(self.count)
-                self.free(self.new(size))
+                self.marks.scratch.append(number)
+                out += (size, -1 - number)
+                number += 1
+        self.count = number
         return where
 
     def step_in_turn(self, sizes: Sequence[int]) -> None:
