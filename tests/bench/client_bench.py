@@ -73,7 +73,7 @@ async def _table(lab: Lab, job: int, jobs: int) -> None:
 def main() -> int:
     """Print the table."""
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    lab = Lab.up(LabSpec(name="client-bench", users=2, coloc=False, emulator=False))
+    lab = Lab.up(LabSpec(name="clientbench", users=2, coloc=False, emulator=False))
     try:
         print(
             f"Slurm {lab.version.split()[-1]}, load {os.getloadavg()[0]:.1f}, {LOOKS} looks a row"
