@@ -21,12 +21,14 @@ MOST, MOST_FOR_PART = 64, 8
 class Past:
     """What the rows of one container made, in order; a value here has no holder for that.
     ``ends``: those that the next row did not read. ``left``: of these, what the container's code
-    needs later, with a holder each. ``passed``: what the containers of a flat table gave out."""
+    needs later, with a holder each. ``passed``: what the containers of a flat table gave out.
+    ``missed``: rows without inputs whose concatenation was not found."""
 
     made: list[Value] = field(default_factory=list)
     ends: list[Value] = field(default_factory=list)
     left: list[Value] = field(default_factory=list)
     passed: list[Value] = field(default_factory=list)
+    missed: int = 0
 
     def add(self, value: Value, reads: Value) -> None:
         """``value`` was made of ``reads``."""

@@ -12,6 +12,8 @@ from slurm_coloc.estimate.rebuild.scope import Scope, Shape
 from slurm_coloc.estimate.summary import Layer
 
 _WINDOWS = ("window", "pixelembed")
+#: rows of a text whose concatenation is not found, before none is looked for any more
+MOST_MISSED = 100
 
 
 def unlisted_product(scope: Scope, layer: Layer, made: Value) -> Value | None:
@@ -46,8 +48,14 @@ def unlisted_join(
     out = layer.outputs[0] if layer.outputs else ()
     if len(out) != 4 or len(made.shape) != 4:
         return None
+    if past.missed > MOST_MISSED:
+        return None
     if layer.role is Role.NORM:
-        return gathered(scope, past, frame, out) if out[1] > made.shape[1] else None
+        if out[1] <= made.shape[1]:
+            return None
+        found = gathered(scope, past, frame, out)
+        past.missed += found is None
+        return found
     each, odd = divmod(layer.parameters, out[1])  # elements of a filter, and maybe its bias
     if layer.role is not Role.CONV or odd or each <= made.shape[1]:
         return None
@@ -58,6 +66,7 @@ def unlisted_join(
         shape = (made.shape[0], read, *made.shape[2:])
         if not odd and read > made.shape[1] and (one := gathered(scope, past, frame, shape)):
             return one
+    past.missed += 1
     return None
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from slurm_coloc.estimate.api import Estimate, TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
+from slurm_coloc.estimate.rebuild import products
 from slurm_coloc.estimate.rebuild.opening import opened
 from slurm_coloc.estimate.rebuild.opening.rows import Style, gate, parameters
 from slurm_coloc.estimate.rebuild.products import hides_attention
@@ -122,6 +123,16 @@ def test_a_convolution_that_reads_more_than_was_made_reads_a_concatenation() -> 
     more = 32 * (448 - 128) * 56 * 56 * 4 / MIB  # 64 + 3 * 128 channels in place of the last 128
     found = asked(_concatenated(448))[0] - asked(_concatenated(128))[0]
     assert more < found < 2.2 * more, "it is kept, and its gradient is made"
+
+
+def test_concatenations_that_are_never_found_are_not_looked_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = []
+    monkeypatch.setattr(products, "gathered", lambda *_: looks.append(1))
+    odd = ("Conv2d", (64, 56, 56), 64 * (9 * (64 * 37 + 1)))
+    asked(parse_summary(table([("Conv2d", (64, 56, 56), 1_728), *[odd] * 1_000])))
+    assert 0 < len(looks) <= 4 * (products.MOST_MISSED + 1)
 
 
 def _closed(kind: str) -> Summary:
