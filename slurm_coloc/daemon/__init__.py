@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from slurm_coloc.adapters import notify
+from slurm_coloc.adapters.realtime import Realtime
 from slurm_coloc.adapters.server import Server, answering, private_folder
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.daemon.ends import Ends
@@ -75,7 +76,7 @@ class Daemon:
             await self._server.start()
             await self.front.serve()
             tasks += [*self.loops.others(), asyncio.create_task(self.front.keep())]
-            self._ready()
+            self._ready(Realtime(loop).begin())
             await self.stop.wait()
             notify.stopping()
         finally:
@@ -88,12 +89,13 @@ class Daemon:
         self.parts.store.close()
         log.info("stopped")
 
-    def _ready(self) -> None:
+    def _ready(self, realtime: bool) -> None:
         notify.ready()
         config = self.parts.config
         listens = {"listen": config.network.listen} if config.network.listen else {}
         sockets = {"socket": str(config.daemon.socket), "hook_socket": str(self._hook_path)}
-        log.info("ready", mode=config.mode.default, **sockets, **listens)
+        scheduling = "realtime" if realtime else "normal"
+        log.info("ready", mode=config.mode.default, scheduling=scheduling, **sockets, **listens)
 
     async def _first_shape(self) -> None:
         """Wait up to FIRST_SHAPE_S for the cluster's shape before the first answer; a slurmctld

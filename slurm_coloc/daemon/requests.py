@@ -39,6 +39,7 @@ class Requests:
     async def handle(self, peer: Peer, message: Message) -> Message:
         """Answer one request; raises ColocError."""
         op, parts = message.get("op"), self._parts
+        parts.afterwards.before_next()
         if peer.uid not in parts.trusted:
             raise UsageFault(f"{str(op)[:40]}: uid {peer.uid} may not ask this", "not-allowed")
         if peer.remote and op in NEVER_REMOTE:

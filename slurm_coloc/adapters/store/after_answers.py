@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a submission leaves to do once its answer is on its way: slurmctld does not wait for the
-database, which takes 0.3 ms, and now and then the 5 ms of a disk.
+database, which takes 0.3 ms, and now and then the 5 ms of a disk. Nor for its core: colocd, which
+goes first there (adapters/realtime.py), pauses until slurmctld has its answer.
 
 Where colocd is killed between the two, the job's mark tells what was decided (flow/watch/adopt.py).
 Where the database takes nothing, one share is still given; the next jobs get whole GPUs.
@@ -18,6 +19,7 @@ from slurm_coloc.errors import ColocError
 log = structlog.get_logger()
 
 AGAIN_S = 2.0  # between two tries
+PAUSE_S = 0.001
 
 
 class AfterAnswers:
@@ -28,12 +30,17 @@ class AfterAnswers:
         self._failed = False
 
     def add(self, do: Callable[[], None]) -> None:
-        """Do it in the loop's next round. Raises ColocError while an earlier one fails."""
+        """Do it PAUSE_S later. Raises ColocError while an earlier one fails."""
         if self._failed:
             raise ColocError("the last decision is not recorded yet; see colocd's log", "internal")
         if not self._left:
-            asyncio.get_running_loop().call_soon(self.run)
+            asyncio.get_running_loop().call_later(PAUSE_S, self.run)
         self._left.append(do)
+
+    def before_next(self) -> None:
+        """Do what is left, so that the next request finds it done; what failed has its own time."""
+        if not self._failed:
+            self.run()
 
     def run(self) -> None:
         """Do what is left; what fails is tried again."""

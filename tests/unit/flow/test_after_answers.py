@@ -59,8 +59,7 @@ def test_the_answer_does_not_wait_for_the_database(desk: Desk) -> None:
     async def use() -> None:
         answer = await desk.submit()
         assert (answer["action"], desk.recorded()) == ("collocate", 0)
-        await asyncio.sleep(0)
-        assert desk.recorded() == 1
+        await until(lambda: desk.recorded() == 1)
 
     asyncio.run(use())
 
@@ -70,7 +69,7 @@ def test_where_the_database_takes_nothing_one_share_is_given_at_most(desk: Desk)
         desk.stuck(on=True)
         first = await desk.submit()
         assert first["action"] == "collocate"
-        await asyncio.sleep(0)
+        desk.after.before_next()
         for _ in range(3):  # the hook then gives a whole GPU
             with pytest.raises(ColocError, match="not recorded yet"):
                 await desk.submit()
@@ -83,19 +82,28 @@ def test_where_the_database_takes_nothing_one_share_is_given_at_most(desk: Desk)
     asyncio.run(use())
 
 
+def test_the_next_request_finds_it_recorded(desk: Desk) -> None:
+    async def use() -> None:
+        for number in range(1, 4):
+            desk.after.before_next()
+            assert desk.recorded() == number - 1
+            await desk.submit()
+
+    asyncio.run(use())
+
+
 def test_what_no_try_helps_holds_up_nothing(desk: Desk) -> None:
     """A job that was seen first, and taken over by its mark; a defect of ours."""
 
     async def use() -> None:
         done: list[int] = []
         answer = await desk.submit()
-        await asyncio.sleep(0)
+        desk.after.before_next()
         taken = desk.store.decisions.of(answer["decision"])
         assert taken is not None
         desk.after.add(lambda: desk.store.decisions.add(taken))  # it is there already
         desk.after.add(lambda: done.append(1 // 0))
         desk.after.add(lambda: done.append(1))
-        await asyncio.sleep(0)
-        assert done == [1]
+        await until(lambda: done == [1])
 
     asyncio.run(use())
