@@ -47,6 +47,11 @@ def _until(lab: Lab, job: int, *states: str) -> None:
     raise SystemExit(f"job {job} is {told}, not {states}")
 
 
+def spec(name: str) -> LabSpec:
+    """The lab that ``situation`` needs."""
+    return LabSpec(name=name, nodes=2, users=1, coloc=False, slurm_conf_extra=EXTRA)
+
+
 def situation(lab: Lab, user: str) -> dict[str, int]:
     """Jobs in every state that matters; name -> job id."""
 
@@ -137,8 +142,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--sacct"]:
         record_sacct(sys.argv[2])
         return 0
-    spec = LabSpec(name="record", nodes=2, users=1, coloc=False, slurm_conf_extra=EXTRA)
-    lab = Lab.up(spec)
+    lab = Lab.up(spec("record"))
     try:
         jobs = situation(lab, lab.users[0])
         release = ".".join(lab.version.split()[-1].split(".")[:2])

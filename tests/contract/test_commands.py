@@ -23,7 +23,6 @@ from slurm_coloc.adapters.slurm.commands.parse import (
     parse_ping,
     parse_reason,
     tasks_in,
-    words,
 )
 from slurm_coloc.adapters.slurm.commands.shape import cluster_shape, node_weight
 from slurm_coloc.adapters.slurm.commands.use import (
@@ -35,11 +34,13 @@ from slurm_coloc.adapters.slurm.commands.use import (
     parse_shards_by_node,
     placed,
 )
-from slurm_coloc.core.slurm.binding import Gpu, Need
+from slurm_coloc.core.slurm.binding import Gpu, Need, NodeUse
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeWeight
 from slurm_coloc.core.slurm.controller import Controller, active_controller
 from slurm_coloc.core.slurm.job import REQUEUED_HELD, TERMINAL, JobView, decision_in
-from slurm_coloc.core.slurm.releases import JSON_LAYOUTS, parse_release, shown
+from slurm_coloc.core.slurm.releases import JSON_LAYOUTS
 from slurm_coloc.errors import SlurmError
+from tests.contract.cases import Cases
 
 RECORDED = sorted(path for path in (Path(__file__).parent / "slurm").iterdir() if path.is_dir())
 
@@ -50,6 +51,8 @@ class Recorded:
 
     folder: Path
     layout: str = ""
+    lab: str = "record"
+    host: str = "head"
 
     @property
     def release(self) -> str:
@@ -72,6 +75,31 @@ class Recorded:
     def job(self, name: str) -> JobView:
         return next(job for job in self.jobs() if job.job_id == self.id_of(name))
 
+    @property
+    def each_task(self) -> bool:
+        """One record stands for all pending tasks; squeue --array makes a line of each."""
+        return not self.layout
+
+    def shape(self) -> ClusterShape:
+        parts = [parse_pairs(line) for line in self.text("partitions").splitlines()]
+        return cluster_shape(self.config(), self.nodes(), parts)
+
+    def weights(self) -> list[NodeWeight]:
+        return [node_weight(pairs) for pairs in self.nodes()]
+
+    def usage(self) -> list[NodeUse]:
+        lines = self.text("needs").splitlines()
+        running = {self.id_of(name) for name in ("shards", "big", "whole")}
+        shards = parse_shards_by_node("\n".join(one for one in lines if int(one[:14]) in running))
+        assert shards == {"n1": [12, 39]}
+        return [node_use(pairs, shards) for pairs in self.nodes()]
+
+    def config(self) -> Mapping[str, str]:
+        return parse_config(self.text("config"))
+
+    def controllers(self) -> list[Controller]:
+        return parse_ping(self.text("ping"))
+
     def nodes(self) -> list[Mapping[str, str]]:
         if self.layout:
             return [data.node_pairs(node) for node in self.items("nodes")]
@@ -89,7 +117,14 @@ FORMS = {
 }
 
 
-@pytest.fixture(params=FORMS.values(), ids=FORMS)
+class TestRecorded(Cases):
+    @pytest.fixture(params=list(FORMS.values()), ids=list(FORMS))
+    def asked(self, request: pytest.FixtureRequest) -> Recorded:
+        found: Recorded = request.param
+        return found
+
+
+@pytest.fixture(params=list(FORMS.values()), ids=list(FORMS))
 def recorded(request: pytest.FixtureRequest) -> Recorded:
     found: Recorded = request.param
     return found
@@ -99,141 +134,6 @@ def test_the_releases_are_recorded() -> None:
     """Every layout of JSON that a release may be asked for, as the newest of them writes it."""
     assert {"22.05-text", "24.11-text", "24.11-v0.0.42", "26.05-text"} <= set(FORMS)
     assert {f"26.05-{layout}" for layout in JSON_LAYOUTS.values()} <= set(FORMS)
-
-
-@pytest.mark.parametrize(
-    ("name", "state", "reason"),
-    [
-        ("shards", "RUNNING", ""),
-        ("waits", "PENDING", "Resources"),
-        ("closed", "PENDING", "PartitionDown"),
-        ("held", "PENDING", "JobHeldUser"),
-        ("depends", "PENDING", "Dependency"),
-        ("completed", "COMPLETED", ""),
-        ("cancelled", "CANCELLED", None),  # "Prolog" where it was cancelled in there
-        ("failed", "FAILED", "NonZeroExitCode"),
-        ("requeued", "PENDING", "job requeued in held state"),
-    ],
-)
-def test_state_and_reason(recorded: Recorded, name: str, state: str, reason: str | None) -> None:
-    job = recorded.job(name)
-    assert (job.state, job.reason) == (state, job.reason if reason is None else reason)
-
-
-def test_what_lies_below_completing(recorded: Recorded) -> None:
-    over, again = recorded.job("completing"), recorded.job("again")
-    assert (over.state, over.completing, over.ended, over.restarts) == ("FAILED", True, False, 0)
-    assert (again.state, again.completing, again.held, again.restarts) == ("PENDING", True, True, 1)
-
-
-def test_exit_code_and_signal(recorded: Recorded) -> None:
-    assert (recorded.job("failed").exit_code, recorded.job("failed").signal) == (3, 0)
-    assert (recorded.job("killed").exit_code, recorded.job("killed").signal) == (0, 9)
-    assert (recorded.job("completed").exit_code, recorded.job("completed").signal) == (0, 0)
-
-
-def test_a_hostile_name_forges_nothing(recorded: Recorded) -> None:
-    job = recorded.job("shards")
-    assert job.state == "RUNNING"
-    assert job.nodes == "n1"
-    assert job.tres_per_node.endswith("shard:12")
-
-
-def test_requeued_job(recorded: Recorded) -> None:
-    job = recorded.job("requeued")
-    assert (job.restarts, job.held) == (1, True)
-    assert decision_in(job.admin_comment) == "0123456789ab"
-
-
-def test_who_and_what(recorded: Recorded) -> None:
-    running, waits = recorded.job("shards"), recorded.job("depends")
-    assert (running.batch_host, running.requeue, running.batch) == ("n1", True, True)
-    assert (running.dependency, waits.batch_host) == ("", "")
-    assert waits.dependency == f"afterok:{recorded.id_of('shards')}(unfulfilled)"
-
-
-def test_array_tasks(recorded: Recorded) -> None:
-    array = recorded.id_of("array")
-    tasks = [job for job in recorded.jobs() if job.array_job_id == array]
-    # One record stands for all pending tasks; squeue --array makes a line of each.
-    expected = ["1", "2"] if recorded.layout else ["1", "2", "3"]
-    assert sorted(job.array_task or "" for job in tasks) == expected
-    assert all(job.handle == f"{array}_{job.array_task}" for job in tasks)
-    started = next(job for job in tasks if job.array_task == "1")
-    assert started.state == "RUNNING"
-    assert started.job_id != array or recorded.release > "24.11"
-
-
-def test_times(recorded: Recorded) -> None:
-    job = recorded.job("completed")
-    assert job.submit_s is not None
-    assert job.start_s is not None
-    assert job.end_s is not None
-    assert job.submit_s <= job.start_s <= job.end_s
-
-
-def test_nodes_and_partitions(recorded: Recorded) -> None:
-    lines = recorded.text("partitions").splitlines()
-    config = parse_config(recorded.text("config"))
-    shape = cluster_shape(config, recorded.nodes(), [parse_pairs(line) for line in lines])
-    nodes = shape.nodes
-    assert [(n.name, n.gpu_type, n.gpus, n.shards_per_gpu, n.usable) for n in nodes] == [
-        ("n1", "a100", 2, 39, True),
-        ("n2", "a100", 2, 39, True),
-    ]
-    assert nodes[0].partitions == ("main", "short")
-    assert (nodes[0].cpus, nodes[0].memory_mib) == (32, 128_000)
-    assert (nodes[0].address, nodes[0].hostname) == ("127.0.0.1", "head")
-    weights = [node_weight(pairs) for pairs in recorded.nodes()]
-    assert [(one.name, one.weight, one.gpus) for one in weights] == [
-        ("n1", 1, True),
-        ("n2", 1, True),
-    ]
-    parts = {part.name: part for part in shape.partitions}
-    assert parts["main"].default and parts["main"].max_time_min == 1440
-    assert (parts["short"].def_cpu_per_gpu, parts["short"].def_mem_per_gpu_mib) == (4, 8192)
-    assert parts["short"].max_time_min is None
-    assert parts["closed"].max_time_min == 30
-    assert {(part.qos, part.preempt_mode) for part in parts.values()} == {("", "OFF")}
-
-
-def test_configuration(recorded: Recorded) -> None:
-    config = parse_config(recorded.text("config"))
-    assert config["ClusterName"] == "coloc-record"
-    assert config["GresTypes"] == "gpu,shard"
-    assert words(config, "PrivateData") == frozenset()
-    assert words(config, "SelectTypeParameters") == {"CR_CORE_MEMORY"}
-    assert "gres/gpu" not in words(config, "AccountingStorageTRES")
-    assert shown(parse_release(config["SLURM_VERSION"])) == recorded.release
-
-
-def test_use_of_the_nodes(recorded: Recorded) -> None:
-    """Shards per GPU on 24.11; packed sums of the running jobs before."""
-    lines = recorded.text("needs").splitlines()
-    running = {recorded.id_of(name) for name in ("shards", "big", "whole")}
-    shards = parse_shards_by_node("\n".join(one for one in lines if int(one[:14]) in running))
-    assert shards == {"n1": [12, 39]}
-    n1, n2 = (node_use(pairs, shards) for pairs in recorded.nodes())
-    assert sorted(gpu.shards_used for gpu in n1.gpus) == [12, 39]
-    assert [gpu.shards for gpu in n1.gpus] == [39, 39]
-    assert sorted(gpu.whole for gpu in n2.gpus) == [False, True]
-    assert (n1.cpus, n1.cpus_used, n1.memory_mib, n1.memory_used_mib) == (32, 3, 128000, 8192)
-    assert n1.spread == n2.spread == (recorded.release >= "24.11")
-
-
-def test_needs(recorded: Recorded) -> None:
-    assert recorded.need("waits") == Need(cpus=1, memory_mib=1000, shards=39)
-    assert recorded.need("shards") == Need(cpus=2, memory_mib=3072, shards=12)
-    assert recorded.need("whole") == Need(cpus=4, memory_mib=4000, gpus=1)
-    assert recorded.need("closed").memory_mib == 128000, "no DefMem: Slurm takes the whole node"
-
-
-def test_controllers(recorded: Recorded) -> None:
-    found = parse_ping(recorded.text("ping"))
-    assert found == [Controller("head", up=True, primary=True)]
-    assert active_controller(found) == found[0]
-    down = parse_ping("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b.x is UP\n*****\n")
-    assert active_controller(down) == Controller("b.x", up=True, primary=False)
 
 
 def test_placement_in_data(recorded: Recorded) -> None:
@@ -266,6 +166,11 @@ def test_ended_jobs(recorded: Recorded) -> None:
     assert all(job.array_job_id is not None for job in jobs if job.array_task)
     with pytest.raises(SlurmError):
         parse_ended("1|1|COMPLETED")
+
+
+def test_a_controller_that_is_down() -> None:
+    down = parse_ping("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b.x is UP\n*****\n")
+    assert active_controller(down) == Controller("b.x", up=True, primary=False)
 
 
 def test_unknown_job(recorded: Recorded) -> None:
