@@ -82,7 +82,9 @@ def clean_lines(text: str) -> list[str]:
         raise fail("too_many_lines", f"the summary has more than {MAX_LINES} lines")
     if max(map(len, lines)) > MAX_LINE:
         raise fail("line_too_long", f"a line of the summary has more than {MAX_LINE} characters")
-    lines = [line.rstrip().replace("\t", "    ").replace("\u00a0", " ") for line in lines]
+    lines = [line.rstrip() for line in lines]
+    if "\t" in text or "\u00a0" in text:
+        lines = [line.replace("\t", "    ").replace("\u00a0", " ") for line in lines]
     if not any(lines):
         raise fail("empty", "the summary is empty")
     return lines

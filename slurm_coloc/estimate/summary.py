@@ -40,6 +40,8 @@ class Layer:
     frozen: bool = False
     #: what the class name says, see kinds; asked for several times a row
     role: Role = field(init=False, repr=False, compare=False)
+    #: see output_elements; as often, and most rows of a table are one object
+    _outputs: int | None = field(init=False, default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         found = role(self.kind)
@@ -54,8 +56,12 @@ class Layer:
 
     @property
     def output_elements(self) -> int:
-        """Elements of the outputs of one sample; NOT_KNOWN if a dimension is not printed."""
-        return _elements(self.outputs)
+        """Elements of the outputs of one sample; NOT_KNOWN if a dimension is not printed. Raises
+        SummaryError number_out_of_range."""
+        if self._outputs is None:
+            object.__setattr__(self, "_outputs", _elements(self.outputs))
+        assert self._outputs is not None
+        return self._outputs
 
     @property
     def input_elements(self) -> int:
@@ -89,6 +95,27 @@ def _elements(shapes: tuple[Shape, ...]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class _Counts:
+    """``kinds``: class names, each once, in the order of the rows. ``parameters``: that the rows
+    show, ``frozen``: those of rows marked so."""
+
+    kinds: tuple[str, ...]
+    roles: frozenset[Role]
+    parameters: int
+    frozen: int
+
+    @classmethod
+    def of(cls, layers: tuple[Layer, ...]) -> "_Counts":
+        shown = [row for row in layers if row.parameters]
+        return cls(
+            tuple(dict.fromkeys(row.kind for row in layers)),
+            frozenset(row.role for row in layers),
+            sum(row.parameters * row.count for row in shown),
+            sum(row.parameters * row.count for row in shown if row.frozen),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A model, or the sum of the models of one text.
 
@@ -113,6 +140,15 @@ class Summary:
     notes: tuple[str, ...] = field(default=())
     recording: Traced | None = None
     input_bytes: int = 0
+    _counts: "_Counts | None" = field(init=False, default=None, repr=False, compare=False)
+
+    @property
+    def rows(self) -> "_Counts":
+        """What is asked of all rows several times, found once."""
+        if self._counts is None:
+            object.__setattr__(self, "_counts", _Counts.of(self.layers))
+        assert self._counts is not None
+        return self._counts
 
     @property
     def unopened(self) -> str:
@@ -146,11 +182,11 @@ def family_of(layers: tuple[Layer, ...]) -> str:
     """mlp, cnn, transformer, recurrent or other, from the roles of the rows weighted by
     parameters."""
     weight: dict[Role, int] = {}
-    attention = False
     for layer in layers:
         key = layer.role
         weight[key] = weight.get(key, 0) + layer.parameters * layer.count + 1
-        attention = attention or is_attention(layer.kind) or bool(_TRANSFORMER.search(layer.kind))
+    kinds = {layer.kind for layer in layers}
+    attention = any(is_attention(kind) or _TRANSFORMER.search(kind) for kind in kinds)
     linear, conv = weight.get(Role.LINEAR, 0), weight.get(Role.CONV, 0)
     blocks = weight.get(Role.BLOCK, 0)
     if Role.RECURRENT in weight:

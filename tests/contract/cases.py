@@ -17,7 +17,7 @@ from slurm_coloc.core.slurm.job import JobView, decision_in
 from slurm_coloc.core.slurm.releases import parse_release, shown
 
 
-class Asked(Protocol):
+class SlurmAnswers(Protocol):
     """Answers. ``each_task``: every task of an array that waits has a JobView of its own; ``lab``,
     ``host``: their names."""
 
@@ -64,41 +64,41 @@ class Cases:
         ],
     )
     def test_state_and_reason(
-        self, asked: Asked, name: str, state: str, reason: str | None
+        self, asked: SlurmAnswers, name: str, state: str, reason: str | None
     ) -> None:
         job = asked.job(name)
         assert (job.state, job.reason) == (state, job.reason if reason is None else reason)
 
-    def test_what_lies_below_completing(self, asked: Asked) -> None:
+    def test_what_lies_below_completing(self, asked: SlurmAnswers) -> None:
         over, again = asked.job("completing"), asked.job("again")
         assert (over.state, over.restarts) == ("FAILED", 0)
         assert over.completing and not over.ended
         assert (again.state, again.restarts) == ("PENDING", 1)
         assert again.completing and again.held
 
-    def test_exit_code_and_signal(self, asked: Asked) -> None:
+    def test_exit_code_and_signal(self, asked: SlurmAnswers) -> None:
         assert (asked.job("failed").exit_code, asked.job("failed").signal) == (3, 0)
         assert (asked.job("killed").exit_code, asked.job("killed").signal) == (0, 9)
         assert (asked.job("completed").exit_code, asked.job("completed").signal) == (0, 0)
 
-    def test_a_hostile_name_forges_nothing(self, asked: Asked) -> None:
+    def test_a_hostile_name_forges_nothing(self, asked: SlurmAnswers) -> None:
         job = asked.job("shards")
         assert job.state == "RUNNING"
         assert job.nodes == "n1"
         assert job.tres_per_node.endswith("shard:12")
 
-    def test_requeued_job(self, asked: Asked) -> None:
+    def test_requeued_job(self, asked: SlurmAnswers) -> None:
         job = asked.job("requeued")
         assert (job.restarts, job.held) == (1, True)
         assert decision_in(job.admin_comment) == "0123456789ab"
 
-    def test_who_and_what(self, asked: Asked) -> None:
+    def test_who_and_what(self, asked: SlurmAnswers) -> None:
         running, waits = asked.job("shards"), asked.job("depends")
         assert (running.batch_host, running.requeue, running.batch) == ("n1", True, True)
         assert (running.dependency, waits.batch_host) == ("", "")
         assert waits.dependency == f"afterok:{asked.id_of('shards')}(unfulfilled)"
 
-    def test_array_tasks(self, asked: Asked) -> None:
+    def test_array_tasks(self, asked: SlurmAnswers) -> None:
         array = asked.id_of("array")
         tasks = [job for job in asked.jobs() if job.array_job_id == array]
         expected = ["1", "2", "3"] if asked.each_task else ["1", "2"]
@@ -108,14 +108,14 @@ class Cases:
         assert started.state == "RUNNING"
         assert started.job_id != array or asked.release > "24.11"
 
-    def test_times(self, asked: Asked) -> None:
+    def test_times(self, asked: SlurmAnswers) -> None:
         job = asked.job("completed")
         assert job.submit_s is not None
         assert job.start_s is not None
         assert job.end_s is not None
         assert job.submit_s <= job.start_s <= job.end_s
 
-    def test_nodes_and_partitions(self, asked: Asked) -> None:
+    def test_nodes_and_partitions(self, asked: SlurmAnswers) -> None:
         shape = asked.shape()
         nodes = shape.nodes
         assert [(n.name, n.gpu_type, n.gpus, n.shards_per_gpu, n.usable) for n in nodes] == [
@@ -137,7 +137,7 @@ class Cases:
         assert parts["closed"].max_time_min == 30
         assert {(part.qos, part.preempt_mode) for part in parts.values()} == {("", "OFF")}
 
-    def test_configuration(self, asked: Asked) -> None:
+    def test_configuration(self, asked: SlurmAnswers) -> None:
         config = asked.config()
         assert config["ClusterName"] == f"coloc-{asked.lab}"
         assert config["GresTypes"] == "gpu,shard"
@@ -146,7 +146,7 @@ class Cases:
         assert "gres/gpu" not in words(config, "AccountingStorageTRES")
         assert shown(parse_release(config["SLURM_VERSION"])) == asked.release
 
-    def test_use_of_the_nodes(self, asked: Asked) -> None:
+    def test_use_of_the_nodes(self, asked: SlurmAnswers) -> None:
         """Shards per GPU on 24.11; packed sums of the running jobs before."""
         n1, n2 = asked.usage()
         assert sorted(gpu.shards_used for gpu in n1.gpus) == [12, 39]
@@ -155,13 +155,13 @@ class Cases:
         assert (n1.cpus, n1.cpus_used, n1.memory_mib, n1.memory_used_mib) == (32, 3, 128000, 8192)
         assert n1.spread == n2.spread == (asked.release >= "24.11")
 
-    def test_needs(self, asked: Asked) -> None:
+    def test_needs(self, asked: SlurmAnswers) -> None:
         assert asked.need("waits") == Need(cpus=1, memory_mib=1000, shards=39)
         assert asked.need("shards") == Need(cpus=2, memory_mib=3072, shards=12)
         assert asked.need("whole") == Need(cpus=4, memory_mib=4000, gpus=1)
         assert asked.need("closed").memory_mib == 128000, "no DefMem: Slurm takes the whole node"
 
-    def test_controllers(self, asked: Asked) -> None:
+    def test_controllers(self, asked: SlurmAnswers) -> None:
         found = asked.controllers()
         assert found == [Controller(asked.host, up=True, primary=True)]
         assert active_controller(found) == found[0]

@@ -92,6 +92,8 @@ def split(lines: Sequence[str]) -> tuple[list[str], list[Traced], list[str]]:
 
     A damaged block costs its figure, not the text's: the rows beside it are still read.
     """
+    if not any(MARK in line for line in lines):
+        return list(lines), [], []
     rest: list[str] = []
     blocks = _Blocks()
     notes = blocks.notes

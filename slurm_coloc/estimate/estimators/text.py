@@ -86,7 +86,7 @@ class Text:
             return Estimate(reason=reason, notes=notes)
         shaped = headed(once(shaped))
         eager, rows = stores_scores(shaped), opened(shaped)
-        missing = _counted(shaped) < 0.98 * shaped.parameters
+        missing = shaped.rows.parameters < 0.98 * shaped.parameters
         if shaped.collapsed and (
             _lost(shaped, rows) or (not shaped.hidden_outputs and (rows.closed or missing))
         ):
@@ -160,11 +160,11 @@ def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
     # Where rows were opened, the footer must count as much as they have.
     hidden = summary.hidden_outputs
     unlike = bool(rows.found) and (abs(rows.found - hidden) > 0.05 * (summary.activations + hidden))
-    missing = _counted(summary) < 0.98 * summary.parameters or unlike
+    missing = summary.rows.parameters < 0.98 * summary.parameters or unlike
     # Rows that were opened are not known to store scores.
-    stored = not stores_scores(summary) and any(EAGER.match(row.kind) for row in summary.layers)
+    stored = not stores_scores(summary) and any(map(EAGER.match, summary.rows.kinds))
     if summary.collapsed and (missing or rows.closed or stored):
-        whole = _counted(summary) >= 0.98 * summary.parameters
+        whole = summary.rows.parameters >= 0.98 * summary.parameters
         return Tier.PUBLISHED if whole and known(summary, rows) else Tier.CUT
     flat = all(row.depth == 0 for row in summary.layers)
     if (flat and any(not row.leaf for row in summary.layers)) or (
@@ -173,11 +173,6 @@ def _tier(summary: Summary, rows: ResolvedBlocks, doubtful: bool) -> Tier:
         hides = summary.family == "transformer" and hides_attention(summary.layers)
         return Tier.FLAT_TOKENS if hides else Tier.FLAT
     return Tier.DOUBTFUL if doubtful else Tier.TEXT
-
-
-def _counted(summary: Summary) -> int:
-    """Parameters that the rows show."""
-    return sum(row.parameters * row.count for row in summary.layers)
 
 
 def _memory_mib(
@@ -238,8 +233,7 @@ def step_of(
     more, see rebuild/again."""
     precision = PRECISION[options.precision]
     # Rows that are marked as frozen are left out; of the others a footer may know a share.
-    marked = sum(row.parameters * row.count for row in summary.layers if row.frozen)
-    free = summary.parameters - marked
+    free = summary.parameters - summary.rows.frozen
     share = min(1.0, summary.trainable / free) if free > 0 else 1.0
     scope = Scope(
         batch=batch,
@@ -256,7 +250,7 @@ def step_of(
         printed=summary.format == "reprtree",
         own=of_sequences(summary),
         checkpoints=again if options.checkpointed else "",
-        rotary=any("rotary" in row.kind.lower() for row in summary.layers),
+        rotary=any("rotary" in kind.lower() for kind in summary.rows.kinds),
     )
     step = rebuild(summary, scope, rows)
     # Of parameters in rows that are not understood autocast is taken to copy all.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import (
+    MAX_ROWS,
     UNKNOWN_DIM,
     Shape,
     bound_rows,
@@ -94,12 +95,15 @@ class TorchInfo:
         for index, line in enumerate(lines[1:], 1):
             if not line:
                 continue
-            if is_rule(line, "="):
+            if line[-1] == "=" and is_rule(line, "="):
                 if rows:
                     return rows, index
                 continue
-            rows.append(row_of(line[min(indent, len(line) - len(line.lstrip())) :], columns))
-            bound_rows(rows)
+            if indent:
+                line = line[min(indent, len(line) - len(line.lstrip())) :]
+            rows.append(row_of(line, columns))
+            if len(rows) > MAX_ROWS:
+                bound_rows(rows)
         raise fail("truncated", "the torchinfo table has no end")
 
     def _summary(

@@ -55,11 +55,11 @@ def row_of(line: str, columns: tuple[str, ...]) -> Row:
     tail = (_known if len(behind) <= _TAIL else _tail)(behind, columns) if match else None
     if match is None or tail is None:
         raise fail("bad_row", f"a row of the table cannot be read: {line.strip()[:60]!r}")
-    printed = match["depth"]
-    depth = int(printed) if printed else (len(match["tree"]) + 3) // 5
+    tree, kind, printed = match.group("tree", "kind", "depth")
+    depth = int(printed) if printed else (len(tree) + 3) // 5
     if depth > _MAX_DEPTH:
         raise fail("bad_row", "the tree is too deep")
-    return Row(match["kind"], depth, tail)
+    return Row(kind, depth, tail)
 
 
 def _cells(text: str) -> list[str]:

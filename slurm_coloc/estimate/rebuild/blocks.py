@@ -44,6 +44,9 @@ _SEQUENCE = ("sequential", "modulelist", "stage", "encoder", "decoder")
 def call(scope: Scope, node: Node, x: Value, again: bool = False) -> Value:
     """Run a row and what is below it on ``x``. The result has one holder: the caller. ``again``: it
     is run once more in the backward."""
+    if node.times == 1 and not again:
+        scope.tape.call()
+        return _once(scope, node, x)
     result = None
     for _ in range(node.times):
         scope.tape.call()
@@ -162,23 +165,27 @@ def run(
     past = past or Past()
     rows = unlisted(nodes)
     for place, node in enumerate(rows):
-        if stack := stacked(scope, past, node.layer):
+        layer = node.layer
+        if layer.role is Role.BLOCK and (stack := stacked(scope, past, layer)):
             scope.drop(current)
             current = _selected(scope, node, stack, past)
             continue
-        if embeds(node):
+        if layer.role is Role.EMBEDDING and embeds(node):
             current = embedded(scope, rows, place, current)
             past.add(current, x)
             continue
         given = _given(scope, node, current, frame, product, past)
-        outside, scope.crosses = scope.crosses, crosses(scope, rows, place)
-        made = call(scope, node, given, recomputed(rows, place, scope.checkpoints))
+        outside = scope.crosses
+        if scope.memory is not None:
+            scope.crosses = crosses(scope, rows, place)
+        again = bool(scope.checkpoints) and recomputed(rows, place, scope.checkpoints)
+        made = call(scope, node, given, again)
         scope.crosses = outside
-        if not node.children and not node.layer.leaf:
+        if not layer.leaf and not node.children:
             past.passed.append(made)
-        scope.drop(given)
+        scope.tape.drop(given.storage)
         older = given.storage != current.storage
-        if node.layer.kind in ASIDE and made.shape == current.shape:
+        if layer.kind in ASIDE and made.shape == current.shape:
             scope.drop(made)
         elif older and made.shape == current.shape:
             # It read an older value and made the shape of the last one: a shortcut.
@@ -194,7 +201,7 @@ def run(
             if older and current.storage != x.storage:
                 past.left.append(current)
             else:
-                scope.drop(current)
+                scope.tape.drop(current.storage)
             current = made
     if not shared:
         _let_go(scope, past)
@@ -217,22 +224,27 @@ def _acts(rows: list[Node], place: int) -> bool:
 
 
 def _let_go(scope: Scope, past: Past) -> None:
-    scope.drop(*past.left)
-    past.left.clear()
+    if past.left:
+        scope.drop(*past.left)
+        past.left.clear()
+
+
+def _apart(node: Node) -> bool:
+    return bool(node.children) or node.layer.role is Role.NORM
 
 
 def _branches(scope: Scope, nodes: list[Node], x: Value) -> Value:
     """Rows with rows of their own on ``x`` each, summed; then the others in order."""
     made: Value | None = None
-    apart = [node for node in nodes if node.children or node.layer.role is Role.NORM]
+    apart = [node for node in nodes if _apart(node)]
     lists = [node.children if node.layer.kind == "ModuleList" else [node] for node in apart]
     for node in chain.from_iterable(lists):
         for _ in range(node.times):
-            own = run(scope, [replace(node, times=1)], x, [x])
+            own = run(scope, [replace(node, times=1) if node.times > 1 else node], x, [x])
             made = own if made is None else joined(scope, made, own)
     if made is None:
         made = scope.same(x, x.shape)
-    rest = [node for node in nodes if node not in apart]
+    rest = [node for node in nodes if not _apart(node)]
     return scope.after(made, run(scope, rest, made, [made]))
 
 

@@ -59,12 +59,12 @@ def hidden_ratio(summary: Summary, rows: ResolvedBlocks) -> float:
 
 
 def _ratio(summary: Summary, rows: ResolvedBlocks) -> float:
-    if any(row.kind.lower().startswith(CHAIN) for row in summary.layers):
+    if any(kind.lower().startswith(CHAIN) for kind in summary.rows.kinds):
         return CHAIN_RATIO
     if kind := published(summary):
         return PUBLISHED[kind]
     family = summary.family
-    if family != "cnn" or not any(holds_activation(row.kind) for row in summary.layers):
+    if family != "cnn" or not any(map(holds_activation, summary.rows.kinds)):
         return RATIO.get(family, 1.5)
     kinds = {row.kind.lower() for row in rows.closed}
     if kinds == {ATTENDED}:

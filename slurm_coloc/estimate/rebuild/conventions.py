@@ -19,7 +19,7 @@ def lifts_loss(summary: Summary) -> bool:
 def drops(summary: Summary) -> bool:
     """Whether Dropout rows drop anything. Language models train with dropout; vision models list
     rows with a probability of 0. Tables do not show it; print(model) does, for each row."""
-    embeds = any(layer.role is Role.EMBEDDING for layer in summary.layers)
+    embeds = Role.EMBEDDING in summary.rows.roles
     if embeds or summary.family in ("mlp", "recurrent") or summary.format == "reprtree":
         return True
     return summary.family == "cnn" and _drops_maps(summary)
@@ -39,7 +39,7 @@ def of_sequences(summary: Summary) -> bool:
 def _drops_maps(summary: Summary) -> bool:
     """Whether a sequence of a convolutional net has a Dropout of maps: who puts it there means it.
     Published blocks (Mlp) list it with a probability of 0, and before a head it is a vector."""
-    if not any(row.role is Role.DROPOUT for row in summary.layers):
+    if Role.DROPOUT not in summary.rows.roles:
         return False
     parents: list[str] = []
     for row in summary.layers:

@@ -39,6 +39,7 @@ SINGLE = frozenset(
 )
 #: rows that a lambda layer begins with
 LAMBDA = [Role.CONV, Role.NORM, Role.NORM]
+LAMBDA_ROW = "lambdalayer"  # see lambdas
 
 
 _EXPERTS = re.compile(r"experts?\Z", re.IGNORECASE)
@@ -48,17 +49,18 @@ def unseen(summary: Summary) -> str:
     """Why no figure can be told from the rows; empty if one can. DeBERTa multiplies queries and
     keys with positions, several times the size of its scores; ALBERT runs one layer again and
     again, and print(model) has no number for it: half of it and less was estimated."""
-    for row in summary.layers:
-        name = row.kind.lower()
+    for kind in summary.rows.kinds:
+        name = kind.lower()
         if name.startswith(("disentangled", "deberta")):
-            return f"{row.kind} makes products that no row shows: record it with coloc summarize"
+            return f"{kind} makes products that no row shows: record it with coloc summarize"
         if summary.format == "reprtree" and name.startswith("albertlayergroup"):
-            return f"how often {row.kind} runs is in no row: record it with coloc summarize"
-        if summary.format == "torchsummary" and row.role is Role.RECURRENT and not row.parameters:
+            return f"how often {kind} runs is in no row: record it with coloc summarize"
+    for row in summary.layers if summary.format == "torchsummary" else ():
+        if row.role is Role.RECURRENT and not row.parameters:
             return f"torchsummary counts no weights of {row.kind}: use torchinfo"
     if kind := _bare_experts(summary):
         return f"the weights of {kind} are in no row: record it with coloc summarize"
-    if _wired(summary.layers):
+    if LIST in summary.rows.kinds and _wired(summary.layers):
         return f"what {LIST} runs in which order is in no row: record it with coloc summarize"
     if kind := _weighs(summary):
         return f"what {kind} weighs is in no row: record it with coloc summarize"
@@ -124,7 +126,7 @@ _MEETING = re.compile(
 def meeting(summary: Summary) -> str:
     """A class in print(model) of matrices alone whose name says that it does more with them; "" for
     a network of one after another."""
-    return next((row.kind for row in summary.layers if _MEETING.search(row.kind)), "")
+    return next(filter(_MEETING.search, summary.rows.kinds), "")
 
 
 def by_number(node: Node) -> bool:
@@ -155,19 +157,26 @@ def doubts(summary: Summary) -> tuple[str, ...]:
     """Class names that are not understood, each once."""
     # Language models name their class after the model (BertSelfAttention); they are built alike.
     rows = summary.layers
-    language = any(row.role is Role.EMBEDDING for row in rows)
+    language = Role.EMBEDDING in summary.rows.roles
+    kinds = {kind for kind in summary.rows.kinds if _may_doubt(kind, language)}
     found = (
-        row.kind for place, row in enumerate(rows) if _doubtful(rows, place, row.kind, language)
+        row.kind
+        for place, row in enumerate(rows if kinds else ())
+        if row.kind in kinds and (row.kind.lower() != LAMBDA_ROW or _unlike_lambda(rows, place))
     )
     # XLNet's positions have rows of their own in tables alone.
-    plain = summary.format == "reprtree" and any(row.kind.startswith("XLNet") for row in rows)
+    plain = summary.format == "reprtree" and any(
+        kind.startswith("XLNet") for kind in summary.rows.kinds
+    )
     return (*dict.fromkeys(found), *(["XLNet"] if plain else []))
 
 
-def _doubtful(rows: Sequence[Layer], place: int, kind: str, language: bool) -> bool:
+def _may_doubt(kind: str, language: bool) -> bool:
     name = kind.lower()
-    if name.startswith(HIDDEN) or kind == VERSIONED:
+    if name.startswith(HIDDEN) or kind == VERSIONED or name == LAMBDA_ROW:
         return True
-    if name == "lambdalayer":  # see lambdas
-        return [row.role for row in rows[place + 1 : place + 4]] != LAMBDA
     return not language and is_attention(kind) and name not in KNOWN
+
+
+def _unlike_lambda(rows: Sequence[Layer], place: int) -> bool:
+    return [row.role for row in rows[place + 1 : place + 4]] != LAMBDA

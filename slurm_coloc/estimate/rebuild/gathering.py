@@ -129,8 +129,10 @@ def _like(shape: Shape, whole: Shape) -> Shape:
 
 def stacked(scope: Scope, past: Past, layer: Layer) -> Value | None:
     """Several values of one shape in a new dimension, as the row reads them (selective kernels)."""
-    shape = layer.inputs[0] if layer.inputs else ()
-    if layer.role is not Role.BLOCK or len(shape) < 4 or not past.made:
+    if layer.role is not Role.BLOCK or not layer.inputs or not past.made:
+        return None
+    shape = layer.inputs[0]
+    if len(shape) < 4:
         return None
     last = past.made[-1].shape
     if len(shape) != len(last) + 1 or shape[2:] != last[1:] or not 1 < shape[1] <= len(past.made):

@@ -33,8 +33,7 @@ OWN = frozenset(
 def stores_scores(summary: Summary) -> int:
     """The width of a head where the model has an attention class that always stores its scores;
     0 where it has none."""
-    rows = summary.layers
-    return HEAD * any(is_attention(row.kind) and EAGER.match(row.kind) for row in rows)
+    return HEAD * any(is_attention(kind) and EAGER.match(kind) for kind in summary.rows.kinds)
 
 
 def _attentions(summary: Summary) -> list[str]:
@@ -57,7 +56,7 @@ def may_store_scores(summary: Summary) -> tuple[str, int] | None:
     taken: transformers names the class alike for both, and so does who writes attention for
     himself. Vision models of timm use the fused kernel."""
     names = {kind.lower(): kind for kind in _attentions(summary)}
-    words = any(row.role is Role.EMBEDDING for row in summary.layers)
+    words = Role.EMBEDDING in summary.rows.roles
     own = [kind for name, kind in names.items() if name in OWN and kind != TORCH]
     if not words:
         own = [kind for kind in own if kind != "Attention"]  # timm's

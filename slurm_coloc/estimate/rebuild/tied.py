@@ -64,7 +64,7 @@ def once(summary: Summary) -> Summary:
         return summary
     rest, layers = summary.parameters, list(summary.layers)
     places = _shared(summary.layers)
-    if any(_OWN_HEAD.search(row.kind) for row in summary.layers):
+    if any(map(_OWN_HEAD.search, summary.rows.kinds)):
         places = places[:-1]
     for place in places:
         rest -= layers[place].parameters

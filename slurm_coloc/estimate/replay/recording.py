@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one training step allocates: the form in which both front ends hand it to the replay."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -74,12 +75,19 @@ class Recording:
     @property
     def left(self) -> list[int]:
         """Numbers of the allocations that outlive the step and are no gradients."""
-        freed = {-1 - event for event in self.events if isinstance(event, int) and event < 0}
-        made = sum(1 for event in self.events if isinstance(event, int) and event >= 0)
-        return [at for at in range(made) if at not in freed and at not in self.gradients]
+        return list(self._left())[::-1]
+
+    def _left(self) -> Iterator[int]:
+        """The last first."""
+        sizes = [event for event in self.events if isinstance(event, int)]
+        frees = [event for event in sizes if event < 0]
+        freed = set(frees)
+        for at in range(len(sizes) - len(frees) - 1, -1, -1):
+            if -1 - at not in freed and at not in self.gradients:
+                yield at
 
     @property
     def loss(self) -> int:
         """The last of those; -1 where there is none. When the next step makes its own, the names of
         all of them have been given away."""
-        return max(self.left, default=-1)
+        return next(self._left(), -1)

@@ -100,22 +100,23 @@ class Loop(Numbered):
         are taken for ever before the allocation number ``before``. ``replaced``: allocations of
         before that go when the one numbered ``last`` is made."""
         where: list[int | None] = []
-        out, made, number = self.events, 0, self.count  # locals: this runs for each event
+        made, number = 0, self.count  # locals: this runs for each event
+        out, put, note = self.events, self.events.append, where.append
         for event in events:
             if isinstance(event, int):
                 if event >= 0:
                     if made == before:
                         self.marks.scratch.append(number)
-                        out.append(kept)
+                        put(kept)
                         number += 1
-                    out.append(event)
-                    where.append(number)
+                    put(event)
+                    note(number)
                     made += 1
                     number += 1
                     if made == last + 1:
                         out.extend(-1 - index for index in replaced)
                 elif (held := where[-1 - event]) is not None:
-                    out.append(-1 - held)
+                    put(-1 - held)
                     where[-1 - event] = None
             elif size := self._workspace(event):
                 self.marks.scratch.append(number)

@@ -9,7 +9,6 @@ footer counts beyond the rows (see model.rebuild).
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from slurm_coloc.estimate.kinds import holds_activation, is_attention
 from slurm_coloc.estimate.lexing import bound_layers, fail
@@ -86,10 +85,18 @@ def opened(summary: Summary) -> ResolvedBlocks:
     callers must not change it."""
     if not summary.collapsed:
         return ResolvedBlocks(tree(summary))
-    return _opened(replace(summary, recording=None) if summary.recording else summary)
+    plain = replace(summary, recording=None) if summary.recording else summary
+    # Memory and activity ask for the same one, one after another. A hash would read each row.
+    for last, found in _LAST:
+        if last == plain:
+            return found
+    _LAST[:] = [(plain, _opened(plain))]
+    return _LAST[0][1]
 
 
-@lru_cache(maxsize=1)  # memory and activity ask for the same one, one after another
+_LAST: list[tuple[Summary, ResolvedBlocks]] = []  # one at most
+
+
 def _opened(summary: Summary) -> ResolvedBlocks:
     style = style_of(summary)
     made = [_with(summary, one) for one in _styles(summary, style)]
@@ -106,7 +113,7 @@ def _styles(summary: Summary, style: Style) -> list[Style]:
     if any("decoderlayer" in kind for kind in kinds):
         return [replace(style, shared=many) for many in (1, 4, 8, 2, 7, 6, 3, 5, 16)]
     both = [style, replace(style, functional=True)]
-    if any("swintransformer" in row.kind.lower() for row in summary.layers):
+    if any("swintransformer" in kind.lower() for kind in summary.rows.kinds):
         return [replace(one, window=side) for one in both for side in windows.WINDOWS]
     if not style.holds and any(kind.endswith(_HOLDING) for kind in kinds):
         return [style, replace(style, holds=True)]
