@@ -28,11 +28,13 @@ class Realtime:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._told = False
+        self._told = self._begun = self._ended = False
 
     def begin(self) -> bool:
         """Go first from now on; False where the kernel does not let us, which is no fault: it takes
         LimitRTPRIO=1 (systemd) or CAP_SYS_NICE."""
+        if self._ended:
+            return False
         try:
             signal.signal(signal.SIGXCPU, self._enough)  # before the limit: it would end us
             _, most = resource.getrlimit(resource.RLIMIT_RTTIME)
@@ -42,12 +44,19 @@ class Realtime:
             os.sched_setscheduler(0, first, os.sched_param(1))
         except (OSError, ValueError):
             return False
+        self._begun = True
         return True
+
+    def end(self) -> None:
+        """Be an ordinary one again, for good: the loop is about to close."""
+        self._ended = True
+        if self._begun:
+            signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+            _ordinary()
 
     def _enough(self, *_: object) -> None:
         """In the middle of whatever took so long, so only what is safe there."""
-        # Without CAP_SYS_NICE nobody may take back the flag that resets what is started.
-        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+        _ordinary()
         self._loop.call_soon_threadsafe(self._later)
 
     def _later(self) -> None:
@@ -55,3 +64,8 @@ class Realtime:
             self._told = True
             log.info("realtime", result=f"not for {AGAIN_S:g} s: {LIMIT_S:g} s without a pause")
         self._loop.call_later(AGAIN_S, self.begin)
+
+
+def _ordinary() -> None:
+    # Without CAP_SYS_NICE nobody may take back the flag that resets what is started.
+    os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))

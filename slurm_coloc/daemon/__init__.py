@@ -68,7 +68,7 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._hup)
-        tasks = [self.loops.refreshing()]
+        tasks, realtime = [self.loops.refreshing()], Realtime(loop)
         try:
             await self.front.begin()
             await self._first_shape()
@@ -76,10 +76,11 @@ class Daemon:
             await self._server.start()
             await self.front.serve()
             tasks += [*self.loops.others(), asyncio.create_task(self.front.keep())]
-            self._ready(Realtime(loop).begin())
+            self._ready(realtime.begin())
             await self.stop.wait()
             notify.stopping()
         finally:
+            realtime.end()
             for task in tasks:
                 task.cancel()
             await self._server.stop()

@@ -39,7 +39,6 @@ class Requests:
     async def handle(self, peer: Peer, message: Message) -> Message:
         """Answer one request; raises ColocError."""
         op, parts = message.get("op"), self._parts
-        parts.afterwards.before_next()
         if peer.uid not in parts.trusted:
             raise UsageFault(f"{str(op)[:40]}: uid {peer.uid} may not ask this", "not-allowed")
         if peer.remote and op in NEVER_REMOTE:
@@ -52,6 +51,7 @@ class Requests:
         match op:
             case "submit":
                 began_s = time.perf_counter()
+                parts.afterwards.before_next()
                 loaded_ms = message.get("loaded_monotonic_ms")
                 stale = await parts.cluster.is_stale(loaded_ms, LOOK_S)
                 shape = self._supposed.shape(parts.config, parts.cluster.shape, parts.nodes.live)

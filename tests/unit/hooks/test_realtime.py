@@ -88,6 +88,16 @@ print(first, thread, policy(), compute(20))"""
     assert run(body, *way) == [ORDINARY, ORDINARY, FIRST, ORDINARY], "each time, too"
 
 
+def test_what_has_ended_does_not_begin_again(may: None) -> None:
+    body = """realtime.AGAIN_S = 0.1
+mine.begin()
+first = compute(20)
+mine.end()
+await asyncio.sleep(0.5)
+print(first, policy())"""
+    assert run(body) == [ORDINARY, ORDINARY]
+
+
 def test_many_short_turns_are_no_reason(may: None) -> None:
     body = f"""mine.begin()
 end = time.monotonic() + {5 * realtime.LIMIT_S}
