@@ -38,7 +38,7 @@ class AfterAnswers:
         self._left.append(do)
 
     def before_next(self) -> None:
-        """Do what is left, so that the next submission finds it done; what failed has its own time."""
+        """Do what is left, so that the next submission finds it done; what failed waits."""
         if not self._failed:
             self.run()
 
