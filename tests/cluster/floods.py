@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.lab.lab import Lab
+from tests.cluster.jobs import own_slurm
 from tests.unit.cli.conftest import decision, run_row
 
 RUNS = 3000
@@ -45,9 +46,24 @@ while True:
 """
 
 
-BOMBS = (Path(__file__).parent / "scripts" / "bombs.py").read_text()
+SCRIPTS = Path(__file__).parent / "scripts"
+BOMBS = (SCRIPTS / "bombs.py").read_text()
+# Submissions whose options have 30 MB, by a plugin of the user's own. slurmctld keeps what a job
+# brought, so each is cancelled.
+OPTIONS = """
+import subprocess
+def submit():
+    words = ["sbatch", "--parsable", "--hold", "--gpus=1", "--output=/dev/null", "--wrap=true"]
+    return subprocess.run(words, capture_output=True, text=True)
+done = submit()
+assert not done.returncode and "ignored" in done.stderr, done.stderr
+print("floods", flush=True)
+while True:
+    subprocess.run(["scancel", done.stdout.strip()])
+    done = submit()
+"""
 
-FLOODS = {"questions": QUESTIONS, "connects": CONNECTS, "bombs": BOMBS}
+FLOODS = {"questions": QUESTIONS, "connects": CONNECTS, "bombs": BOMBS, "options": OPTIONS}
 #: No flood: what any user's program that computes on this host costs, to compare with.
 COMPUTES = {"computes": 'print("floods", flush=True)\nwhile True: pass\n'}
 
@@ -57,8 +73,9 @@ def flood(lab: Lab, kind: str) -> Iterator[None]:
     """The lab's second user floods the socket that everybody can reach."""
     who = pwd.getpwnam(lab.users[1])
     script, socket = (FLOODS | COMPUTES)[kind], lab.dir / "coloc" / "colocd.sock"
+    env = lab.login_env(lab.users[1])
     flooding = subprocess.Popen(
-        ["/usr/bin/python3", "-c", script, str(socket)],
+        ["/usr/bin/python3", "-c", script, str(socket)], env=env | _plugin(lab, kind),
         user=who.pw_uid, group=who.pw_gid, extra_groups=[], stdout=subprocess.PIPE, cwd="/",
     )  # fmt: skip
     try:
@@ -69,6 +86,18 @@ def flood(lab: Lab, kind: str) -> Iterator[None]:
     finally:
         flooding.kill()
         flooding.wait()
+
+
+def _plugin(lab: Lab, kind: str) -> dict[str, str]:
+    """What makes a user's options long, in the environment of that flood."""
+    if kind != "options":
+        return {}
+    plugin = lab.home(lab.users[1]) / "flood.so"
+    if not plugin.exists():
+        source = str(SCRIPTS / "flood.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(plugin), source], check=True)
+        plugin.chmod(0o755)
+    return own_slurm(lab, lab.users[1], f"required {plugin} COLOC_V:1 COLOC_TICKET=30000000")
 
 
 def remember(lab: Lab) -> None:
