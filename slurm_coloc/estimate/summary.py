@@ -95,9 +95,9 @@ def _elements(shapes: tuple[Shape, ...]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counts:
-    """``kinds``: class names, each once, in the order of the rows. ``parameters``: that the rows
-    show, ``frozen``: those of rows marked so."""
+class Rows:
+    """What is asked of all rows several times. ``kinds``: class names, each once, in their order.
+    ``parameters``: that they show, ``frozen``: those of rows marked so."""
 
     kinds: tuple[str, ...]
     roles: frozenset[Role]
@@ -105,7 +105,7 @@ class _Counts:
     frozen: int
 
     @classmethod
-    def of(cls, layers: tuple[Layer, ...]) -> "_Counts":
+    def of(cls, layers: tuple[Layer, ...]) -> "Rows":
         shown = [row for row in layers if row.parameters]
         return cls(
             tuple(dict.fromkeys(row.kind for row in layers)),
@@ -140,13 +140,13 @@ class Summary:
     notes: tuple[str, ...] = field(default=())
     recording: Traced | None = None
     input_bytes: int = 0
-    _counts: "_Counts | None" = field(init=False, default=None, repr=False, compare=False)
+    _counts: "Rows | None" = field(init=False, default=None, repr=False, compare=False)
 
     @property
-    def rows(self) -> "_Counts":
-        """What is asked of all rows several times, found once."""
+    def rows(self) -> "Rows":
+        """Found when it is first asked for."""
         if self._counts is None:
-            object.__setattr__(self, "_counts", _Counts.of(self.layers))
+            object.__setattr__(self, "_counts", Rows.of(self.layers))
         assert self._counts is not None
         return self._counts
 

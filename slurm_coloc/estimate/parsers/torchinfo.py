@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from slurm_coloc.estimate.kinds import Role
 from slurm_coloc.estimate.lexing import (
-    MAX_ROWS,
     UNKNOWN_DIM,
     Shape,
     bound_rows,
@@ -102,8 +101,7 @@ class TorchInfo:
             if indent:
                 line = line[min(indent, len(line) - len(line.lstrip())) :]
             rows.append(row_of(line, columns))
-            if len(rows) > MAX_ROWS:
-                bound_rows(rows)
+            bound_rows(rows)
         raise fail("truncated", "the torchinfo table has no end")
 
     def _summary(
