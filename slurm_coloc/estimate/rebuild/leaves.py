@@ -5,6 +5,7 @@ does otherwise, its kernels (aten/src/ATen/native/cudnn, native/cuda)."""
 from math import isqrt, prod
 
 from slurm_coloc.estimate.kinds import Role
+from slurm_coloc.estimate.lexing import bound_layers
 from slurm_coloc.estimate.rebuild.autograd import Value
 from slurm_coloc.estimate.rebuild.scope import Scope, Shape, elements
 from slurm_coloc.estimate.replay.recording import Scratch, Work
@@ -279,6 +280,7 @@ def block(scope: Scope, layer: Layer, x: Value, out: Shape) -> Value:
     size = scope.bytes(out, scope.unit(x))
     if layer.parameters > 2 * max(out) and scope.hidden:
         kept = int(size * scope.hidden)
+        bound_layers(kept // size)
         more = [size] * (kept // size) + ([kept % size] if kept % size else [])
     elif layer.parameters:
         # Two vectors: a normalisation of single functions, which keeps what it scales, too.

@@ -212,3 +212,19 @@ def test_a_normalisation_that_releases_write_in_two_ways_is_told() -> None:
     options = TrainingOptions(batch_size=32)
     told = estimate(replace(whole, layers=tuple(rows)), options, stack=Stack(0), estimator="text")
     assert "wider margin: what RmsNorm does inside is not known" in told.notes
+
+
+def test_a_footer_that_counts_more_than_any_model_has_gets_a_reason() -> None:
+    """Found by make fuzz: what it counts beyond the rows was made one by one, until no memory was
+    left."""
+    rule = "=" * 80
+    text = (
+        f"{rule}\nLayer (type:depth-idx)      Output Shape      Param #\n{rule}\n"
+        f"Net     [8, 3, 8, 8]   --\n├─Conv2d: 1-1   [8, 32, 8, 8]   896\n"
+        f"├─OwnBlock: 1-2   [8, 32, 8, 8]   9,248\n{rule}\n"
+        f"Total params: 10,144\nTrainable params: 10,144\nNon-trainable params: 0\n{rule}\n"
+        f"Input size (MB): 0.01\nForward/backward pass size (MB): 999999999999.00\n{rule}\n"
+    )
+    options = TrainingOptions(batch_size=1)
+    told = estimate(parse_summary(text), options, stack=Stack(0), estimator="text")
+    assert told.memory_mib is None and "layers" in told.reason, told
