@@ -16,7 +16,9 @@ def main() -> None:
     if len(sys.argv) >= 2 and sys.argv[1] in HOOKS and "--help" not in sys.argv:
         gc.disable()  # a hook ends before there is garbage: 3 of its 48 ms
         from slurm_coloc.flow.launch import hooks
+        from slurm_coloc.lean import late_ctypes_util
 
+        late_ctypes_util()
         sys.exit(hooks.run(sys.argv[1], sys.argv[2:]))
     from slurm_coloc.cli.app import run
 

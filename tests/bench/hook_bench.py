@@ -26,8 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from slurm_coloc.adapters import slurmd  # noqa: E402
 from slurm_coloc.adapters.link.agent_socket import AgentWire  # noqa: E402
 from slurm_coloc.errors import DaemonUnreachable  # noqa: E402
+from slurm_coloc.flow.launch.devices import LAST_LIST  # noqa: E402
 from tests.bench import link_bench  # noqa: E402
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -156,9 +158,25 @@ def _shared_rows(rounds: int, link: tuple[str, Path]) -> None:
         with (folder / "coloc.toml").open("a") as file:
             control = folder / "bin" / "nvidia-cuda-mps-control"
             file.write(f'[sharing]\nmps_control = "{control}"\n')
+        env |= _listed(folder)
         _lives("NVML, MPS first/last", env, rounds)
         with _busy(folder, env):
             _lives("NVML, MPS busy", env, rounds)
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """This process as the slurmd above the hooks, with the list of GPUs that an earlier job's hook
+    has kept; the environment."""
+    Path("/proc/self/comm").write_text("slurmd")
+    conf = folder / "etc" / "slurm.conf"
+    conf.parent.mkdir()
+    conf.touch()
+    began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    gpus = [slurmd.GresGpu("a100", ("/dev/nvidia0",))]
+    kept = {"key": slurmd.list_key(conf, (os.getpid(), began)), "gpus": gpus}
+    (folder / "run").mkdir(mode=0o711, exist_ok=True)
+    (folder / "run" / LAST_LIST).write_text(json.dumps(kept))
+    return {"SLURM_CONF": str(conf)}
 
 
 def _lives(what: str, env: dict[str, str], rounds: int) -> None:

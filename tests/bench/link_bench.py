@@ -37,7 +37,7 @@ from tests.flood import flooding
 ROUNDS = 500
 HELLO_S = 0.5  # all that a Prolog has
 SECONDS = 3.0
-HELD = {"decision": "0" * 12, "action": "collocate", "shards": 12}
+HELD = {"decision": "0" * 12, "action": "collocate", "shards": 12, "shard_mib": 1024}
 
 
 async def _pong(peer: Peer, line: bytes) -> bytes:
