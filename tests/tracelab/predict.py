@@ -9,17 +9,17 @@ from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.lab.spec import MACHINES
-from slurm_coloc.planning.live import Planner
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome
 from slurm_coloc.sim.policies import policy
+from slurm_coloc.sim.polled import MORE_S, PARKED, Knows, Times
 from slurm_coloc.sim.power import Power
 from slurm_coloc.sim.setting import Pace, Recovery, Setting
+from slurm_coloc.sim.steered import Steered
 from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.trace import TraceJob
 from tests.tracelab.scale import Scale
-from tests.tracelab.steering import MORE_S, PARKED, Steered, Times
 from tests.tracelab.summaries import expected
 from tests.tracelab.ways import GATE, LIMIT_MIN, Way
 from tests.tracelab.workload import SHARD_MIB, Submission
@@ -85,25 +85,23 @@ def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
         max_pin_s=INF,
         shard_mib=SHARD_MIB,
         window_s=scale.of_trace(scale.window_s),
+        share_with="anyone",  # as in labs
     )
     times = Times(
-        look_s=scale.of_trace(scale.look_s),
+        poll_s=scale.of_trace(scale.look_s),
         parked_s=scale.of_trace(int(PARKED * scale.look_s) + MORE_S),
         limit_s=scale.of_trace(LIMIT_MIN * 60.0),
         shows_s=scale.start_of_trace_s + RAMP_S,
     )
     per_gpu = MACHINES[machine].shards_per_gpu(SHARD_MIB)
     smact = {size: expected(size, per_gpu) for size in {one.shards for one in jobs} if size}
-    greedy = policy(way.policy)
-    return Steered(
-        greedy,
-        replace(rules, reorder=way.plan == "order"),
-        times,
+    knows = Knows(
         {one.job.id: smact.get(one.shards) for one in jobs},
         {one.job.id: one.job.memory_mib for one in jobs},
-        trainings={} if way.plan == "off" else {one.job.id: one.job.name for one in jobs},
-        planner=None if way.plan == "off" else Planner(greedy),
+        {} if way.plan == "off" else {one.job.id: one.job.name for one in jobs},
     )
+    rules = replace(rules, reorder=way.plan == "order")
+    return Steered(policy(way.policy), rules, times, plans=way.plan != "off", knows=knows)
 
 
 def spread(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) -> tuple[Outcome, ...]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from slurm_coloc.cli.simulate.placement import placed_by, steered_by
 from slurm_coloc.cli.simulate.scenario import Scenario
 from slurm_coloc.config import Config, load_config
 from slurm_coloc.core.gpu.cards import GPU_TYPES
@@ -12,11 +13,11 @@ from slurm_coloc.core.place.interference import model as interference
 from slurm_coloc.core.place.placing import Conditions, Policy
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.flow.client.request import call
+from slurm_coloc.policies import policy as among
 from slurm_coloc.sim.assume import AVERAGE, MEMORY, SMACT, Assumed, fill, level
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.past import Past, PastJob, gpu_type, most_at_once
-from slurm_coloc.sim.policies import BEST, best_assumes, best_policy, best_setting
-from slurm_coloc.sim.policies import policy as policy_named
+from slurm_coloc.sim.policies import BEST, best_assumes, best_policy, best_setting, registry
 from slurm_coloc.sim.power import power
 from slurm_coloc.sim.readers.helios import read_helios
 from slurm_coloc.sim.readers.history import with_peaks
@@ -27,13 +28,14 @@ from slurm_coloc.sim.readers.trace_csv import read_trace
 from slurm_coloc.sim.search.clairvoyant import Clairvoyant
 from slurm_coloc.sim.setting import Priority, Recovery, Setting
 from slurm_coloc.sim.simulate import Experiment
+from slurm_coloc.sim.steered import (
+    Steered,
+    steered_assumes,
+    steered_setting,
+)
 from slurm_coloc.sim.telemetry import Monitor
 from slurm_coloc.sim.trace import TraceJob
 
-#: How Slurm itself places shares (select/cons_tres without LL_SHARED_GRES): what an admin gets now.
-PLACED_TODAY = "first-fit"
-#: with LL_SHARED_GRES
-SPREAD_TODAY = "magm"
 SOURCES = ("trace", "sacct", "observed", "philly", "helios")
 DEFAULT_TYPE, DEFAULT_GPUS = "a100-40gb", "4xa100-40gb"
 EXCLUSIVE = "exclusive"
@@ -72,6 +74,8 @@ class Request:
             setting = replace(setting, method="mps")
         if policy.name == BEST:
             setting = self._best()
+        if isinstance(policy, Steered):
+            setting = steered_setting(setting, policy)
         return Experiment(
             self.world.jobs,
             self.world.machine,
@@ -83,10 +87,14 @@ class Request:
         )
 
     def said(self) -> Sequence[str]:
-        """What is assumed, a line each: of the jobs, and of what best knows of them."""
-        if all(policy.name != BEST for policy in self.policies):
-            return self.world.said
-        return [*self.world.said, *best_assumes(self._best())]
+        """What is assumed, a line each: of the jobs, and of what a policy knows of them."""
+        said = list(self.world.said)
+        for policy in self.policies:
+            if policy.name == BEST:
+                said += best_assumes(self._best())
+            elif isinstance(policy, Steered):
+                said += steered_assumes(steered_setting(self.setting, policy), policy)
+        return said
 
     def _best(self) -> Setting:
         return best_setting(self.setting, self.world.machine.gpus)
@@ -97,10 +105,11 @@ def request_of(scenario: Scenario) -> Request:
     own = _source(scenario) != "trace"
     config = load_config()
     compares = bool(scenario.compare) or len(scenario.policy) > 1
+    setting = _setting(scenario, config, own)
     return Request(
         world=_world(scenario, config.pool.margin_mib, _needs_for_sharing(config) if own else ()),
-        setting=_setting(scenario, config, own),
-        policies=_policies(scenario, placed_by(config) if own else BEST),
+        setting=setting,
+        policies=_policies(scenario, placed_by(config) if own else BEST, config, setting),
         compares=compares,
         estimator=scenario.estimator or ("error:0.1" if own else "oracle"),
         runs=scenario.runs,
@@ -119,14 +128,6 @@ def _source(scenario: Scenario) -> str:
     if (scenario.partition or scenario.history) and scenario.sacct is None:
         raise UsageFault("--partition and --history need --sacct")
     return given[0]
-
-
-def placed_by(config: Config) -> str:
-    """The policy that a site's own shares are placed by: steered its own, natively Slurm's."""
-    place = config.placement
-    if place.mode == "steered":
-        return place.policy
-    return SPREAD_TODAY if place.idle_first is True else PLACED_TODAY
 
 
 def _setting(scenario: Scenario, config: Config, own: bool) -> Setting:
@@ -166,13 +167,17 @@ def _steered_idle_first(config: Config) -> bool:
     return config.placement.mode == "steered" and config.placement.idle_first is True
 
 
-def _policies(scenario: Scenario, default: str) -> list[Policy]:
+def _policies(scenario: Scenario, default: str, config: Config, setting: Setting) -> list[Policy]:
     """The policies that were asked for, each once, in that order; raises UsageFault."""
-    searched, best = Clairvoyant(scenario.search), best_policy()
-    return [
-        searched if name == searched.name else best if name == BEST else policy_named(name)
-        for name in dict.fromkeys([*scenario.policy, *scenario.compare] or [default])
-    ]
+    made = (
+        Clairvoyant(scenario.search),
+        best_policy(),
+        steered_by(config, setting, plans=False),
+        steered_by(config, setting, plans=True),
+    )
+    known = registry() | {one.name: one for one in made}
+    names = dict.fromkeys([*scenario.policy, *scenario.compare] or [default])
+    return [among(name, known) for name in names]
 
 
 def _needs_for_sharing(config: Config) -> Sequence[str]:

@@ -213,8 +213,9 @@ class Scenario(Section):
     )
     policy: Names = _option(
         (),
-        "A policy's name, best or exclusive; may be repeated. Default: best; for accounting files "
-        "first-fit, as Slurm itself places.",
+        "A policy's name, best or exclusive; steered and planned: what colocd does by the site's "
+        "[placement], without and with a plan of the queue; may be repeated. Default: best; for "
+        "accounting files first-fit, as Slurm itself places.",
     )
     compare: Names = _option((), "Several policies, joined by commas, in one table.")
     search: int = _option(

@@ -108,6 +108,16 @@ def test_what_best_takes_for_granted_is_said(coloc: Coloc) -> None:
     assert coloc.json("--policy", "magm", "--gpus", "2xa100-40gb")["assumed"] == []
 
 
+def test_steered_placement_as_the_site_has_it(coloc: Coloc) -> None:
+    on = ("--gpus", "2xa100-40gb")
+    for name in ("steered", "planned"):
+        answer = coloc.json("--policy", name, *on)
+        assert answer["policy"] == name and f"{name}: colocd pins by auto" in answer["assumed"][0]
+    table = coloc("--compare", "first-fit,steered,planned", *on)
+    assert "steered " in table and "planned " in table
+    assert "best-fit, clairvoyant, exclusive" in coloc.refused("--policy", "stered", *on)
+
+
 def test_conditions_reach_the_policy(coloc: Coloc) -> None:
     """Whatever forbids sharing gives exclusive's makespan, however it is said. The second job comes
     when telemetry has seen the first one."""

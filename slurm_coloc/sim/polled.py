@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What colocd polls of a simulated cluster, as core/place/steering takes it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slurm_coloc.core.decide.slowdown import FULL
+from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
+from slurm_coloc.core.place.placing import View
+from slurm_coloc.core.place.steering import Device, Node, Pin, Rules, Running, Snapshot, Waiting
+
+#: what colocd may use of a node whose CPUs and memory the simulator does not count
+ANY_CPUS, ANY_MIB = 10**6, 10**9
+#: intervals that a job is not eligible which waits at the gate (flow/place/pins.PARKED), and the
+#: second that it adds
+PARKED, MORE_S = 3, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds: ``poll_s`` between two polls, ``parked_s`` that a job at the gate is not eligible,
+    ``limit_s`` time limit of all jobs (None: as long as each is expected to run), ``shows_s`` until
+    a job's memory shows."""
+
+    poll_s: float = 5.0
+    parked_s: float = PARKED * 5.0 + MORE_S
+    limit_s: float | None = None
+    shows_s: float = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Knows:
+    """What colocd knows besides the requests. ``smact``: SM activity that it expects of each job
+    before one was measured (None: nothing); ``memory_mib``: what each job takes; ``trainings``:
+    what each trains, of which a plan uses what was measured of earlier jobs."""
+
+    smact: Mapping[int, float | None]
+    memory_mib: Mapping[int, int]
+    trainings: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class State:
+    """A waiting job: its pin, until when it is not eligible, and since when either is so."""
+
+    pin: Pin | None = None
+    until_s: float = 0.0
+    since_s: float | None = None
+
+
+@dataclass
+class Polled:
+    """The cluster, poll by poll. ``knows``: None where colocd knows the activity and memory of each
+    request; ``plans``: whether it is told how long jobs run."""
+
+    rules: Rules
+    times: Times
+    knows: Knows | None
+    plans: bool
+    began_s: dict[int, float] = field(default_factory=dict)
+    _places: dict[int, tuple[str, int]] = field(default_factory=dict)  # node and number of a slot
+    _nodes: tuple[str, ...] = ()
+    _uids: dict[str, int] = field(default_factory=dict)
+    _alone: dict[str, float] = field(default_factory=dict)
+    _parts: dict[int, float] = field(default_factory=dict)
+
+    def number(self, view: View) -> None:
+        """Give the GPUs their nodes' names and their numbers there, once."""
+        if self._places:
+            return
+        for node, slots in view.nodes().items():
+            for place, slot in enumerate(slots):
+                self._places[slot.index] = f"n{node}", place
+        self._nodes = tuple(dict.fromkeys(name for name, _ in self._places.values()))
+
+    def snapshot(self, view: View, states: Mapping[int, State], turn: int) -> Snapshot:
+        """All that steering is told. ``states``: of the jobs that wait, where they have one."""
+        return Snapshot(
+            at_s=view.now_s,
+            rules=self.rules,
+            nodes=tuple(self._node(slots) for slots in view.nodes().values()),
+            running=tuple(self._running(view)),
+            waiting=tuple(
+                self._waiting(request, states.get(request.id, State())) for request in view.queue
+            ),
+            turn=turn,
+        )
+
+    def _node(self, slots: Sequence[GpuSlot]) -> Node:
+        name, host = self._places[slots[0].index][0], slots[0].host
+        cpus, mib = ANY_CPUS, ANY_MIB
+        if host is not None and host.limited:
+            cpus, mib = int(min(host.cpus, ANY_CPUS)), int(min(host.host_mib, ANY_MIB))
+        return Node(name, tuple(map(self._device, slots)), cpus=cpus, memory_mib=mib)
+
+    def _device(self, slot: GpuSlot) -> Device:
+        shard_mib, shown = self.rules.shard_mib, slot.measured
+        return Device(
+            self.pin(slot).kind,
+            slot.usable_mib // shard_mib if slot.pool else 0,
+            0 if slot.whole else slot.reserved_mib // shard_mib,
+            slot.whole,
+            None if shown is None else 0.0,
+            0 if shown is None else shown.free_mib,
+            None if shown is None else shown.smact,
+        )
+
+    def pin(self, slot: GpuSlot) -> Pin:
+        """The pin that names a GPU."""
+        node, place = self._places[slot.index]
+        return Pin(node, f"gpu-{place}")
+
+    def ours(self, request: PlaceRequest) -> bool:
+        """Whether colocd may pin it: a share of one GPU."""
+        return request.share and request.gpus == 1 and request.need_mib is not None
+
+    def _running(self, view: View) -> list[Running]:
+        places: dict[int, list[GpuSlot]] = {}
+        ends_s: dict[int, float | None] = {}
+        requests: dict[int, PlaceRequest] = {}
+        for slot in view.slots:
+            for one in slot.residents:
+                ends_s[one.request.id] = one.ends_s
+                places.setdefault(one.request.id, []).append(slot)
+                requests[one.request.id] = one.request
+        found = []
+        for request in requests.values():
+            nodes: dict[str, list[int]] = {}
+            for slot in places[request.id]:
+                name, place = self._places[slot.index]
+                nodes.setdefault(name, []).append(place)
+            ends = ends_s[request.id], view.now_s
+            for name, devices in nodes.items():
+                found.append(self._one_running(request, name, tuple(devices), *ends))
+        return found
+
+    def _one_running(
+        self,
+        request: PlaceRequest,
+        node: str,
+        devices: tuple[int, ...],
+        ends_s: float | None,
+        now_s: float,
+    ) -> Running:
+        """A job on the ``devices`` of one of its nodes."""
+        began_s = self.began_s[request.id]
+        held_mib = self.knows.memory_mib[request.id] if self.knows else request.need_mib or 0
+        return Running(
+            request.id,
+            self._uid(request),
+            node,
+            devices,
+            self._shards(request),
+            began_s,
+            ends_s if self.times.limit_s is None else began_s + self.times.limit_s,
+            self._smact(request),
+            held_mib if now_s - began_s >= self.times.shows_s else 0,
+            max_slowdown=request.max_slowdown,
+            account=request.account,
+            left_s=None if ends_s is None else max(1.0, ends_s - now_s),  # by its log
+            training=self._training(request),
+        )
+
+    def _waiting(self, request: PlaceRequest, state: State) -> Waiting:
+        return Waiting(
+            request.id,
+            "",
+            self._uid(request),
+            request.gpus,
+            self._shards(request),
+            self._nodes,
+            ours=self.ours(request),
+            pin=state.pin,
+            since_s=state.since_s,
+            run_s=request.run_s if self.times.limit_s is None else self.times.limit_s,
+            smact=self._smact(request),
+            cpus=request.cpus,
+            memory_mib=request.host_mib,
+            max_slowdown=request.max_slowdown,
+            account=request.account,
+            holdable=not request.share,
+            expected_s=request.run_s if self.plans else None,
+            spread=request.run_spread,
+            training=self._training(request),
+        )
+
+    def _shards(self, request: PlaceRequest) -> int:
+        return (request.need_mib or 0) // self.rules.shard_mib if request.share else 0
+
+    def measure(self, view: View) -> None:
+        """Note the activity of trainings that have been alone on a GPU for a window, and of jobs
+        that have been for as long on one that is not full: their parts tell."""
+        for slot in view.slots:
+            there = [one.request for one in slot.residents]
+            began_s = max((self.began_s[one.id] for one in there), default=view.now_s)
+            if slot.measured is None or view.now_s - began_s <= self.rules.window_s:
+                continue
+            if len(there) == 1:
+                self._alone[self._trains(there[0])] = slot.measured.smact
+            elif slot.measured.smact < FULL:
+                for one in there:
+                    if one.activity is not None:
+                        self._parts[one.id] = one.activity.smact
+
+    def _smact(self, request: PlaceRequest) -> float | None:
+        """What colocd knows of a job's SM activity."""
+        if self.knows is None:
+            return None if request.activity is None else request.activity.smact
+        found = self._alone.get(self._trains(request), self._parts.get(request.id))
+        return self.knows.smact.get(request.id) if found is None else found
+
+    def _trains(self, request: PlaceRequest) -> str:
+        """The training of a job, "": it is not known."""
+        return "" if self.knows is None else self.knows.trainings.get(request.id, "")
+
+    def _training(self, request: PlaceRequest) -> str:
+        """As steering is told it."""
+        name = self._trains(request)
+        return f"{self._uid(request)}:{name}" if name else ""
+
+    def _uid(self, request: PlaceRequest) -> int:
+        return self._uids.setdefault(request.user, len(self._uids))
