@@ -123,33 +123,24 @@ class Polled:
                 ends_s[one.request.id] = one.ends_s
                 places.setdefault(one.request.id, []).append(slot)
                 requests[one.request.id] = one.request
-        found = []
-        for request in requests.values():
-            nodes: dict[str, list[int]] = {}
-            for slot in places[request.id]:
-                name, place = self._places[slot.index]
-                nodes.setdefault(name, []).append(place)
-            ends = ends_s[request.id], view.now_s
-            for name, devices in nodes.items():
-                found.append(self._one_running(request, name, tuple(devices), *ends))
-        return found
+        return [
+            self._one_running(request, places[request.id], ends_s[request.id], view.now_s)
+            for request in requests.values()
+        ]
 
     def _one_running(
-        self,
-        request: PlaceRequest,
-        node: str,
-        devices: tuple[int, ...],
-        ends_s: float | None,
-        now_s: float,
+        self, request: PlaceRequest, slots: Sequence[GpuSlot], ends_s: float | None, now_s: float
     ) -> Running:
-        """A job on the ``devices`` of one of its nodes."""
+        places = [self._places[slot.index] for slot in slots]
+        nodes = dict.fromkeys(name for name, _ in places)
         began_s = self.began_s[request.id]
         held_mib = self.knows.memory_mib[request.id] if self.knows else request.need_mib or 0
         return Running(
             request.id,
             self._uid(request),
-            node,
-            devices,
+            ",".join(nodes),
+            # of a job of several nodes colocd knows no GPUs, only that they are taken
+            tuple(place for _, place in places) if len(nodes) == 1 else (),
             self._shards(request),
             began_s,
             ends_s if self.times.limit_s is None else began_s + self.times.limit_s,

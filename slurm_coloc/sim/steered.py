@@ -70,7 +70,9 @@ class Steered:
             raise UsageFault(f"--policy {self.name}: colocd pins jobs to GPUs, not to MIG devices")
         self._polled.number(view)
         new = [request for request in view.queue if request.id not in self._states]
-        if view.now_s - self._polled_s >= self.times.poll_s - 1e-6:
+        due = view.now_s - self._polled_s >= self.times.poll_s - 1e-6
+        # An idle cluster is polled at once: nothing else would happen there.
+        if due or all(slot.idle for slot in view.slots):
             self._polled_s = view.now_s
             self._poll(view, {request.id for request in view.queue})
         elif self._planner is not None:

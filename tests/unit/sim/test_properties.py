@@ -18,18 +18,22 @@ from hypothesis import strategies as st
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import Conditions
+from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.sim.bound import bound_s
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.estimates import request_maker
 from slurm_coloc.sim.machine import Machine, parse_machine
 from slurm_coloc.sim.outcome import Outcome, Piece
 from slurm_coloc.sim.policies import policy, registry
+from slurm_coloc.sim.polled import Times
 from slurm_coloc.sim.search.lookahead import Lookahead
 from slurm_coloc.sim.setting import Priority, Recovery, Setting
+from slurm_coloc.sim.steered import Steered, steered_setting
 from slurm_coloc.sim.trace import TraceJob
 
 WHOLE = ["1x1xa100-40gb", "1x4xa100-40gb", "2x2xa100-40gb", "1x2xa100-40gb,1x2xh100-80gb"]
 CUT = ["2xa100-40gb:3g.20gb+4g.20gb", "4xa100-40gb:7g.40gb/3c/3c@2", "2xa100-80gb:2g.20gb+1g.10gb"]
+PLANS = {"steered": False, "planned": True}
 # Traces come from a seed, so shrinking would only try others.
 SMALL = settings(
     max_examples=60,
@@ -108,7 +112,11 @@ def worlds(draw: st.DrawFn) -> Setting:
     )
 
 
-names = st.sampled_from(sorted(registry()))
+STEERED = {
+    name: Steered(policy("auto"), Rules("auto"), Times(30.0, 91.0), plans)
+    for name, plans in PLANS.items()
+}
+names = st.sampled_from(sorted([*registry(), *STEERED]))
 estimators = st.sampled_from(["oracle", "none", "error:0.2"])
 
 
@@ -117,6 +125,14 @@ def run(
 ) -> Outcome:
     largest = max(device.usable_mib for device in machine.devices)
     told = request_maker(estimator, trace, Random(1), largest)
+    if name in STEERED:
+        assume(not any(device.part for device in machine.devices))
+        steered = replace(
+            STEERED[name].fresh(),
+            rules=replace(STEERED[name].rules, share_with=setting.conditions.share_with),
+        )
+        setting = steered_setting(setting, steered)
+        return Simulation(trace, machine, steered, setting, told).run()
     # With all its tries planning ahead would be most of the time here.
     chosen = Lookahead(tries=3) if name == "lookahead" else policy(name)
     return Simulation(trace, machine, chosen, setting, told).run()
