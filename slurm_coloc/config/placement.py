@@ -73,7 +73,13 @@ class PlacementConfig(Section):
         " for whole GPUs or has them, since sharers on idle GPUs make such jobs wait. Natively it"
         " is Slurm's LL_SHARED_GRES; `coloc doctor` compares.",
     )
-    interval_s: float = Field(5.0, ge=1, description="Seconds between two polls of the queue.")
+    interval_s: float = Field(
+        5.0,
+        ge=1,
+        description="Seconds between two polls of the queue. Where a round takes more than a fifth"
+        " of that, as with thousands of waiting jobs, the pause is five times as long as the round,"
+        " 60 s at most.",
+    )
     ahead: int = Field(
         32, ge=1, le=1000, description="How many waiting jobs are placed ahead, in Slurm's order."
     )

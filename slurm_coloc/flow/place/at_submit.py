@@ -137,7 +137,7 @@ class AtSubmit:
         """Whether the policy can be asked now: the snapshot is new, and little is to be done."""
         age_s = time.time() - snapshot.at_s
         return (
-            age_s <= 2 * self._config.placement.interval_s + 2
+            age_s <= 2 * self._memory.interval_s + 2
             and len(snapshot.waiting) <= AT_SUBMIT
             and sum(len(node.devices) for node in snapshot.nodes) <= AT_SUBMIT
         )

@@ -39,7 +39,6 @@ class GateWait:
 
     def __init__(self, context: Context, memory: Memory, gate: NodeGate) -> None:
         self._slurm, self._memory, self._gate = context.slurm, memory, gate
-        self._interval_s = context.config.placement.interval_s
 
     def at_submit(self, shape: ClusterShape, job: Waiting) -> Fields:
         """Fields of job_desc that make a submission wait; {} where it cannot."""
@@ -54,7 +53,7 @@ class GateWait:
         return {} if way_of(shape) is Way.EXTRA else self._later()
 
     def _later(self) -> Fields:
-        return {"begin_time": int(time.time() + AHEAD * self._interval_s) + 1}
+        return {"begin_time": int(time.time() + AHEAD * self._memory.interval_s) + 1}
 
     async def wait(self, shape: ClusterShape, job: Queued, waiting: Waiting, why: Why) -> Fields:
         """Keep a job waiting; {} where that would cost its age (docs/adr/0021). Raises
@@ -71,10 +70,10 @@ class GateWait:
             return {} if extra == wanted else {"Extra": wanted}
         if until_s is None and way_of(shape) is Way.NONE and why not in ALL_THE_SAME:
             return {}  # one that has waited so since its submission has no age to lose
-        if until_s is not None and until_s - now >= (AHEAD - 1) * self._interval_s:
+        if until_s is not None and until_s - now >= (AHEAD - 1) * self._memory.interval_s:
             return {}
-        self._memory.waits_until[key(job)] = now + AHEAD * self._interval_s
-        return {"StartTime": f"now+{int(AHEAD * self._interval_s) + 1}"}
+        self._memory.waits_until[key(job)] = now + AHEAD * self._memory.interval_s
+        return {"StartTime": f"now+{int(AHEAD * self._memory.interval_s) + 1}"}
 
     async def go(self, job: Queued) -> Fields:
         """Release a job that waited. Raises SlurmError."""

@@ -14,6 +14,9 @@ FEW = 4096  # decisions: fewer are not worth a check
 
 # A start time of ours is this many intervals ahead, and renewed before it comes.
 AHEAD = 3
+#: A round of a long queue takes slurmctld seconds: the pause behind it is so many times as long,
+#: but no longer than MOST_S.
+REST, MOST_S = 5.0, 60.0
 
 
 def key(job: Queued) -> tuple[str, int]:
@@ -29,9 +32,11 @@ class Memory:
     until when it is kept from starting at the gate; ``begun``: decisions whose jobs were submitted
     waiting; ``given_up``: jobs left to Slurm; ``free``: jobs whose Extra was checked since they
     last waited; ``decisions``: a cache of the database; ``unpinned``: of its events, the shards of
-    a job that asks for a whole GPU until it is pinned (0: it does not).
+    a job that asks for a whole GPU until it is pinned (0: it does not). ``interval_s``: seconds
+    between two rounds, placement.interval_s or more (``paced``).
     """
 
+    interval_s: float
     since: dict[tuple[str, int], float] = field(default_factory=dict)
     waits_until: dict[tuple[str, int], float] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
@@ -39,6 +44,10 @@ class Memory:
     free: set[tuple[str, int]] = field(default_factory=set)
     decisions: dict[str, StoredDecision] = field(default_factory=dict)
     unpinned: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def paced(self, least_s: float, took_s: float) -> None:
+        """Note how long a round took. ``least_s``: placement.interval_s."""
+        self.interval_s = max(least_s, min(REST * took_s, MOST_S))
 
     def forget(self, queue: Sequence[Queued]) -> None:
         """Forget jobs that wait no longer, and decisions of jobs that have gone."""

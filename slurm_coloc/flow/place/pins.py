@@ -65,7 +65,7 @@ class Placer:
         self._config, self._store, self._slurm = context.config, context.store, context.slurm
         self._off, self._shape, self._limits = context.off, context.shape, context.limits
         self._steers = self._config.placement.mode == "steered"
-        self._memory = Memory()
+        self._memory = Memory(self._config.placement.interval_s)
         self.gate_wait = GateWait(context, self._memory, gate)
         wish = self._config.placement.plan
         facts = None
@@ -104,6 +104,11 @@ class Placer:
             if node.usable and is_steered(node, self._config)
         )
 
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one round to the next."""
+        return self._memory.interval_s
+
     def forget_shares(self) -> None:
         """What jobs on whole GPUs get with their pin was noted anew (flow/recover/array_tasks)."""
         self._memory.unpinned.clear()
@@ -114,6 +119,7 @@ class Placer:
         if shape is None or self._stopped(shape, steers) or self._awaits(shape):
             self._latest.snapshot = None
             return None
+        began_s = time.monotonic()
         uses, queue = await asyncio.gather(self._slurm.usage(), self._slurm.queue())
         turn = self._latest.turn
         order = queue_order(shape, self._limits() or NO_LIMITS)
@@ -132,6 +138,7 @@ class Placer:
         self._latest.renew(answered(snapshot, answers) if steers else None, queue)
         pins = any(job.pin for job in snapshot.waiting) or self._latest.sent
         self._clean = not (steers or pins or self._memory.waits_until)
+        self._memory.paced(self._config.placement.interval_s, time.monotonic() - began_s)
         return uses, queue
 
     # one job

@@ -28,7 +28,11 @@ class Placement:
         self._placer = Placer(context, self._gate, closed, activities)
         self._steers = context.config.placement.mode == "steered"
         self._free = False  # no job may have a constraint of ours
-        self.interval_s = context.config.placement.interval_s
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one round to the next: placement.interval_s, more where rounds are long."""
+        return self._placer.interval_s
 
     async def round(self) -> None:
         """One round over the queue and the nodes. Raises SlurmError."""

@@ -270,7 +270,7 @@ class Sources:
         decision = self._decision(job.admin_comment) if job.reason == "BeginTime" else None
         if decision is None:
             return False
-        if (job.start_s or now) > now + AHEAD * self.config.placement.interval_s + 2:
+        if (job.start_s or now) > now + AHEAD * self.memory.interval_s + 2:
             self.memory.waits_until.pop(key(job), None)
             self.memory.begun.discard(decision.id)
             return False

@@ -5,6 +5,7 @@ remembers.
 On real daemons: tests/cluster/test_steered.py. A slurmctld that refuses on demand is a stand-in.
 """
 
+import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,17 +19,21 @@ from slurm_coloc.adapters.slurm.commands.queue import QUEUE, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay
 from slurm_coloc.core.place.queue_order import QueueOrder
+from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
+from slurm_coloc.flow.place.memory import AHEAD, MOST_S
 from tests.unit.flow.placers import (
     CHANGE,
     ID,
     JOB,
     PINNED,
     REQUEST,
+    SHAPE,
     USE,
     Slurm,
+    placement,
     placer,
     run,
     submitted,
@@ -277,3 +282,25 @@ def test_records_of_one_moment_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ring.add, map(str, range(40))))
     assert sorted(int(path.read_text()) for path in ring.paths()) == list(range(40))
+
+
+class SlowSlurm(Slurm):
+    """slurmctld with a long queue."""
+
+    async def queue(self) -> list[Queued]:
+        await asyncio.sleep(0.4)
+        return await super().queue()
+
+
+def test_a_long_round_makes_the_next_one_later(store: Store, tmp_path: Path) -> None:
+    """Polls of a queue of thousands must not take slurmctld's time, and who waits at the gate waits
+    for the next round however late that is."""
+    quick = placement(store, Slurm(JOB), tmp_path, interval_s=30.0)
+    run(quick)
+    assert quick.interval_s == 30.0
+    slow = placement(store, SlowSlurm(JOB), tmp_path, interval_s=1.0)
+    assert slow.interval_s == 1.0
+    run(slow)
+    assert 5 * 0.4 <= slow.interval_s <= MOST_S
+    begin_time = slow._placer.gate_wait.until_a_round(SHAPE)["begin_time"]
+    assert int(begin_time) >= time.time() + AHEAD * slow.interval_s - 1
