@@ -8,8 +8,8 @@ from tests.packages.hosts import NODES, Hosts
 
 NODE = NODES[0]
 ROUNDS = 300
-#: each call's microseconds, as a line; the command has to end by itself. bash's own clock: date(1) would
-#: add its start, half of a short command's time
+#: each call's microseconds, as a line; the command has to end by itself. bash's own clock: date(1)
+#: would add its start, half of a short command's time
 TIMES = """
 for n in $(seq {rounds}); do
   begin=${{EPOCHREALTIME/./}}; {command} >/dev/null 2>&1; end=${{EPOCHREALTIME/./}}
