@@ -64,10 +64,13 @@ class Polled:
     _alone: dict[str, float] = field(default_factory=dict)
     _parts: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def numbered(self) -> bool:
+        """Whether the GPUs have their numbers."""
+        return bool(self._places)
+
     def number(self, view: View) -> None:
-        """Give the GPUs their nodes' names and their numbers there, once."""
-        if self._places:
-            return
+        """Give the GPUs their nodes' names and their numbers there."""
         for node, slots in view.nodes().items():
             for place, slot in enumerate(slots):
                 self._places[slot.index] = f"n{node}", place
@@ -148,7 +151,8 @@ class Polled:
             held_mib if now_s - began_s >= self.times.shows_s else 0,
             max_slowdown=request.max_slowdown,
             account=request.account,
-            left_s=None if ends_s is None else max(1.0, ends_s - now_s),  # by its log
+            # by its log, which is read for plans alone
+            left_s=max(1.0, ends_s - now_s) if self.plans and ends_s is not None else None,
             training=self._training(request),
         )
 

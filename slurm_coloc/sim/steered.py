@@ -66,9 +66,10 @@ class Steered:
 
     def next(self, view: View) -> Start | None:
         """As the protocol says. Raises UsageFault for MIG."""
-        if any(slot.part or slot.half_mib for slot in view.slots):
-            raise UsageFault(f"--policy {self.name}: colocd pins jobs to GPUs, not to MIG devices")
-        self._polled.number(view)
+        if not self._polled.numbered:
+            if any(slot.part or slot.half_mib for slot in view.slots):
+                raise UsageFault(f"--policy {self.name}: colocd pins jobs to GPUs, not to MIG")
+            self._polled.number(view)
         new = [request for request in view.queue if request.id not in self._states]
         due = view.now_s - self._polled_s >= self.times.poll_s - 1e-6
         # An idle cluster is polled at once: nothing else would happen there.
