@@ -11,11 +11,11 @@ job; a unit test keeps the defaults equal to config's. A setting of the wrong ty
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from slurm_coloc.adapters.hookenv import cached_toml
 from slurm_coloc.core.gpu.sharing import GPU_NAME, NODE_NAMES, Rule
 from slurm_coloc.errors import ConfigError, UsageFault
 
@@ -111,7 +111,7 @@ def read_settings(environ: Mapping[str, str]) -> HookSettings:
     named = environ.get("COLOC_CONFIG")
     path = Path(named) if named else DEFAULT_CONFIG
     try:
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+        data = cached_toml.read(path)
     except FileNotFoundError:
         if named:
             raise ConfigError(f"{path}: no such file") from None
