@@ -122,7 +122,7 @@ complete -c coloc -n '__fish_seen_subcommand_from simulate' -l partition -d 'Of 
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l history -d 'With --sacct: output of coloc history --json, whose peaks of GPU memory are used'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l gpus -d 'Machines: [NODESx]GPUSxTYPE[:MIG+MIG], joined by commas'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l pool -d 'So many GPUs are shared, the others are whole'
-complete -c coloc -n '__fish_seen_subcommand_from simulate' -l policy -d 'A policy\'s name, best or exclusive; steered and planned: what colocd does by the site\'s [placement], without and with a plan of the queue; may be repeated'
+complete -c coloc -n '__fish_seen_subcommand_from simulate' -l policy -d 'A policy\'s name, best or exclusive; steered and planned: as colocd places by the site\'s own keys, without and with a plan of the queue; may be repeated'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l compare -d 'Several policies, joined by commas, in one table'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l search -d 'Schedules that --policy clairvoyant tries: it knows the whole trace beforehand and searches the shortest schedule that exists'
 complete -c coloc -n '__fish_seen_subcommand_from simulate' -l estimator -d 'What is known of a job\'s memory: oracle, none, error:RATIO, or X of a column X_mib'

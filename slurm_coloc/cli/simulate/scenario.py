@@ -213,8 +213,8 @@ class Scenario(Section):
     )
     policy: Names = _option(
         (),
-        "A policy's name, best or exclusive; steered and planned: what colocd does by the site's "
-        "[placement], without and with a plan of the queue; may be repeated. Default: best; for "
+        "A policy's name, best or exclusive; steered and planned: as colocd places by the site's "
+        "own keys, without and with a plan of the queue; may be repeated. Default: best; for "
         "accounting files first-fit, as Slurm itself places.",
     )
     compare: Names = _option((), "Several policies, joined by commas, in one table.")

@@ -145,7 +145,8 @@ def test_what_a_text_does_ends_its_child_alone_and_is_remembered(
         assert again == replace(found, lasting=False), "with other options neither, for its user"
         assert alone(await made.prepare(ADA, pack(honest()), GIVEN)).estimate
 
-    with_estimates(work, cpu_limit_ms=200)
+    # What fills memory first on a quick machine may compute for longer on a slow one.
+    with_estimates(work, cpu_limit_ms=200 if text == "spin" else 5000)
 
 
 def test_what_one_user_s_options_cost_is_not_held_against_another_s(
