@@ -11,7 +11,7 @@ from slurm_coloc.core.place.steering import Device, Node, Pin, Rules, Running, S
 
 #: what colocd may use of a node whose CPUs and memory the simulator does not count
 ANY_CPUS, ANY_MIB = 10**6, 10**9
-#: intervals that a job is not eligible which waits at the gate (flow/place/pins.PARKED), and the
+#: intervals that a job is not eligible which waits at the gate (flow/place/memory.AHEAD), and the
 #: second that it adds
 PARKED, MORE_S = 3, 1.0
 

@@ -15,8 +15,10 @@ FEW = 4096  # decisions: fewer are not worth a check
 # A start time of ours is this many intervals ahead, and renewed before it comes.
 AHEAD = 3
 #: A round of a long queue takes slurmctld seconds: the pause behind it is so many times as long,
-#: but no longer than MOST_S.
+#: but no longer than MOST_S. One pause differs from the last by so much at most: a start time of
+#: ours must not come before the next round, nor lie so far ahead that it is taken for its owner's.
 REST, MOST_S = 5.0, 60.0
+SHORTER, LONGER = 0.75, 2.0
 
 
 def key(job: Queued) -> tuple[str, int]:
@@ -47,7 +49,8 @@ class Memory:
 
     def paced(self, least_s: float, took_s: float) -> None:
         """Note how long a round took. ``least_s``: placement.interval_s."""
-        self.interval_s = max(least_s, min(REST * took_s, MOST_S))
+        wanted_s, last_s = max(least_s, min(REST * took_s, MOST_S)), self.interval_s
+        self.interval_s = min(max(wanted_s, SHORTER * last_s), LONGER * last_s)
 
     def forget(self, queue: Sequence[Queued]) -> None:
         """Forget jobs that wait no longer, and decisions of jobs that have gone."""

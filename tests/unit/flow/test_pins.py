@@ -23,7 +23,7 @@ from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.core.slurm.qos_limits import GPU, LimitOwner, SiteLimits
 from slurm_coloc.errors import ConfigError
-from slurm_coloc.flow.place.memory import AHEAD, MOST_S
+from slurm_coloc.flow.place.memory import AHEAD, MOST_S, REST, Memory
 from tests.unit.flow.placers import (
     CHANGE,
     ID,
@@ -282,6 +282,23 @@ def test_records_of_one_moment_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ring.add, map(str, range(40))))
     assert sorted(int(path.read_text()) for path in ring.paths()) == list(range(40))
+
+
+@pytest.mark.parametrize("took_s", [[0.1, 20.0, 0.1, 4.0, 0.1, 0.1], [12.0] * 9 + [0.1] * 12])
+def test_a_start_time_of_ours_holds_until_the_next_round(took_s: list[float]) -> None:
+    """However long rounds become and cease to be: what a round, or a submission behind it, kept
+    from starting still waits at the next round, and is known there for ours."""
+    memory, least_s = Memory(5.0), 5.0
+    for took in took_s:
+        in_the_round_s = AHEAD * memory.interval_s
+        memory.paced(least_s, took)
+        assert least_s <= memory.interval_s <= MOST_S
+        at_submission_s = AHEAD * memory.interval_s
+        next_round_s = memory.interval_s + memory.interval_s / REST
+        for ahead_s in (in_the_round_s, at_submission_s):
+            assert ahead_s >= next_round_s
+        assert in_the_round_s - memory.interval_s <= AHEAD * memory.interval_s + 2
+    assert memory.interval_s <= 2 * least_s
 
 
 class SlowSlurm(Slurm):
