@@ -29,6 +29,8 @@ from slurm_coloc.sim.search.clairvoyant import Clairvoyant
 from slurm_coloc.sim.setting import Priority, Recovery, Setting
 from slurm_coloc.sim.simulate import Experiment
 from slurm_coloc.sim.steered import (
+    PLANNED,
+    STEERED,
     Steered,
     steered_assumes,
     steered_setting,
@@ -169,15 +171,16 @@ def _steered_idle_first(config: Config) -> bool:
 
 def _policies(scenario: Scenario, default: str, config: Config, setting: Setting) -> list[Policy]:
     """The policies that were asked for, each once, in that order; raises UsageFault."""
-    made = (
-        Clairvoyant(scenario.search),
-        best_policy(),
-        steered_by(config, setting, plans=False),
-        steered_by(config, setting, plans=True),
-    )
-    known = registry() | {one.name: one for one in made}
-    names = dict.fromkeys([*scenario.policy, *scenario.compare] or [default])
-    return [among(name, known) for name in names]
+    searched, best = Clairvoyant(scenario.search), best_policy()
+    known = registry() | {searched.name: searched, **dict.fromkeys((BEST, STEERED, PLANNED), best)}
+
+    def of(name: str) -> Policy:
+        # The site's own placement.policy is looked up only where it is asked for.
+        if name in (STEERED, PLANNED):
+            return steered_by(config, setting, plans=name == PLANNED)
+        return among(name, known)
+
+    return [of(name) for name in dict.fromkeys([*scenario.policy, *scenario.compare] or [default])]
 
 
 def _needs_for_sharing(config: Config) -> Sequence[str]:
