@@ -177,12 +177,13 @@ def judged(runs: list[Run], cache: Path, stack: Stack) -> list[Case]:
         plain = parse_summary((cache / f"{run.text}.plain").read_text(encoding="utf-8"))
         path = cache / f"{run.text}.recorded"
         written = parse_summary(path.read_text(encoding="utf-8")) if path.exists() else plain
-        options = _options(run)
+        options = options_of(run)
         cases.append(Case(run.label, run.measured_mib, _told(plain, written, options, stack, run)))
     return cases
 
 
-def _options(run: Run) -> TrainingOptions:
+def options_of(run: Run) -> TrainingOptions:
+    """What a user would say of a run, as its script was."""
     model, _, side = run.text.partition("-")
     known = MODELS[model]
     if isinstance(known, Words):

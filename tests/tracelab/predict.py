@@ -85,7 +85,7 @@ def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
         max_pin_s=INF,
         shard_mib=SHARD_MIB,
         window_s=scale.of_trace(scale.window_s),
-        share_with="anyone",  # as in labs
+        share_with="anyone",  # ExclusiveUser keeps users apart there
     )
     times = Times(
         poll_s=scale.of_trace(scale.look_s),
@@ -94,9 +94,10 @@ def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
         shows_s=scale.start_of_trace_s + RAMP_S,
     )
     per_gpu = MACHINES[machine].shards_per_gpu(SHARD_MIB)
-    smact = {size: expected(size, per_gpu) for size in {one.shards for one in jobs} if size}
+    made_up = {(one.shards, one.job.gpus) for one in jobs if one.shards and not one.text}
+    smact = {size: expected(size[0], per_gpu, size[1]) for size in made_up}
     knows = Knows(
-        {one.job.id: smact.get(one.shards) for one in jobs},
+        {one.job.id: smact.get((one.shards, one.job.gpus), one.smact) for one in jobs},
         {one.job.id: one.job.memory_mib for one in jobs},
         {} if way.plan == "off" else {one.job.id: one.job.name for one in jobs},
     )

@@ -27,7 +27,7 @@ from slurm_coloc.lab import parts  # noqa: E402
 from slurm_coloc.lab.lab import Lab  # noqa: E402
 from slurm_coloc.lab.spec import MACHINES  # noqa: E402
 from slurm_coloc.sim.trace import TraceJob  # noqa: E402
-from tests.tracelab import report  # noqa: E402
+from tests.tracelab import own, report  # noqa: E402
 from tests.tracelab.play import play  # noqa: E402
 from tests.tracelab.predict import predict, spread  # noqa: E402
 from tests.tracelab.probe import start_cost_s  # noqa: E402
@@ -35,13 +35,15 @@ from tests.tracelab.report import Row  # noqa: E402
 from tests.tracelab.scale import Scale  # noqa: E402
 from tests.tracelab.stage import Stage, spec  # noqa: E402
 from tests.tracelab.ways import WAYS, Way  # noqa: E402
-from tests.tracelab.workload import SHARD_MIB, asked, trace  # noqa: E402
+from tests.tracelab.workload import SHARD_MIB, Submission, asked, trace  # noqa: E402
 
 RESULTS = ROOT / "tests" / "tracelab" / "RESULTS.md"
 #: a lab may take so many times what is predicted, and so many seconds more
 PATIENCE, PATIENCE_S = 2.0, 300.0
 #: what `make trace-lab` runs; the text of other choices is marked with their names
 USUAL = ["exclusive", "native", "steered"]
+#: --estimator for what colocd makes of the models' texts
+OWN = "own"
 #: each lab builds plugin and emulator: one at a time
 BUILDS = Lock()
 
@@ -54,13 +56,22 @@ class Plan:
     machine: str
     estimator: str
     scale: Scale
+    texts: Path
+    several: bool = False
+
+    def asked(self, way: Way, shards: int) -> list[Submission]:
+        """What the jobs reserve."""
+        if self.estimator == OWN and way.shares:
+            return own.asked(self.jobs, self.texts, shards, several=self.several)
+        known = "oracle" if self.estimator == OWN else self.estimator
+        return asked(self.jobs, known, shards, shares=way.shares, several=self.several)
 
     def row(self, way: Way, name: str, said: list[str]) -> Row:
         """Bring the lab of a policy up, run the trace there, and simulate the same."""
         shards = MACHINES[self.machine].shards_per_gpu(SHARD_MIB)
-        jobs = asked(self.jobs, self.estimator, shards, shares=way.shares)
+        jobs = self.asked(way, shards)
         with BUILDS:
-            lab = Lab.up(spec(name, way, self.machine, self.scale))
+            lab = Lab.up(spec(name, way, self.machine, self.scale, several=self.several))
         try:
             stage = Stage(lab, way, self.scale)
             stage.ready()
@@ -115,7 +126,15 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--policies", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--compress", type=float, default=30.0, help="at most 30 is sensible")
     parser.add_argument("--machine", default="dgx-station-a100", choices=uncut)
-    parser.add_argument("--estimator", default="oracle", help="oracle, or X of a column X_mib")
+    parser.add_argument(
+        "--estimator", default="oracle", help=f"oracle, X of a column X_mib, or {OWN}: --texts"
+    )
+    parser.add_argument(
+        "--texts", type=Path, default=Path(), help="folder of estimator.evaluate's workloads"
+    )
+    parser.add_argument(
+        "--several", action="store_true", help="jobs of several GPUs share them (24.11)"
+    )
     parser.add_argument("--first", type=int, help="the first jobs of the trace alone")
     parser.add_argument("--at-once", type=int, default=4, help="labs beside each other")
     parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
@@ -140,7 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     began, load = time.monotonic(), os.getloadavg()[0]
     try:
         jobs = trace(args.trace)[: args.first]
-        plan = Plan(jobs, args.machine, args.estimator, Scale.at(args.compress))
+        scale = Scale.at(args.compress)
+        plan = Plan(jobs, args.machine, args.estimator, scale, args.texts, args.several)
         said: list[str] = []
         ways = [WAYS[name] for name in dict.fromkeys(args.policies)]
         found = rows(plan, ways, max(1, args.at_once), said)
@@ -150,6 +170,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = f"{args.trace}/{args.first}" if args.first else args.trace
     if args.policies != USUAL:
         name += ":" + "+".join(way.name for way in ways)
+    if args.estimator != "oracle" or args.several:
+        name += f":{args.estimator}" + ":several" * args.several
     run = report.Run(
         name,
         len(jobs),

@@ -33,8 +33,9 @@ SHARDS = re.compile(r"coloc:1:[0-9a-f]+:collocate:[\w-]+:(\d+)")
 OOM = "torch.OutOfMemoryError: CUDA out of memory"
 
 
-def spec(name: str, way: Way, machine: str, scale: Scale) -> LabSpec:
-    """The lab of a policy. The history is off: a job reserves what the trace's estimator says."""
+def spec(name: str, way: Way, machine: str, scale: Scale, *, several: bool = False) -> LabSpec:
+    """The lab of a policy. The history is off: a job reserves what the trace's estimator says.
+    ``several``: jobs of several GPUs can share them."""
     settings: dict[str, dict[str, object]] = {
         "estimate": {"history": False},
         "recovery": {"start_after_s": 2, "max_per_user_day": 1000, "max_first_per_user_day": 1000},
@@ -57,6 +58,8 @@ def spec(name: str, way: Way, machine: str, scale: Scale) -> LabSpec:
         users=1,
         deadline_ms=DEADLINE_MS,
         mode="on" if way.shares else "off",
+        exclusive_user=way.shares,  # sharing.with stays as it is by default
+        multi_gpu=several and way.shares,
         settings=settings,
         slurm_conf_extra="MinJobAge=86400",
         **way.wish,
@@ -99,10 +102,13 @@ class Stage:
 
     def words(self, one: Submission) -> list[str]:
         """The options of sbatch for a job."""
-        words = [f"--gpus={one.job.gpus}", f"--mem={HOST_MIB}", f"--time={LIMIT_MIN}"]
-        if self.way.shares and (one.shards or one.job.gpus > 1):
-            words.append(f"--coloc={self._model(one)}")
-        return words
+        gpus = one.job.gpus
+        words = [f"--gpus={gpus}", f"--mem={HOST_MIB}", f"--time={LIMIT_MIN}"]
+        if gpus > 1 and one.shards:  # so they are shared
+            words[0] = f"--gpus-per-task=1 --ntasks={gpus}"
+        if self.way.shares and (one.text or one.shards or gpus > 1):
+            words += [f"--coloc={self._model(one)}", *one.words]
+        return " ".join(words).split()
 
     def script(self, one: Submission) -> str:
         """What a job runs: the training stand-in, its clock as fast as the trace's."""
@@ -129,12 +135,12 @@ class Stage:
 
     def _model(self, one: Submission) -> Path:
         """The summary of a job's training: what colocd knows of one job it knows of all like it."""
-        shards = one.shards or ANY
+        shards, gpus = one.shards or ANY, one.job.gpus if one.shards else 1
         same = self._trainings.setdefault(shards, {})
         number = same.setdefault((one.job.name, one.job.gpus), len(same))
         path = self.lab.home(self.user) / f"model-{shards}-{number}.txt"
         if not path.exists():
-            path.write_text(summary(shards, self.shards_per_gpu, number))
+            path.write_text(one.text or summary(shards, self.shards_per_gpu, number, gpus))
             path.chmod(0o644)
         return path
 
@@ -207,6 +213,6 @@ class Stage:
 
 
 def reserved(row: dict[str, str]) -> int:
-    """Shards in a job's request; 0 where there are none."""
-    tres = row.get("TresPerNode", "")
+    """Shards in a job's request, of one GPU; 0 where there are none."""
+    tres = row.get("TresPerTask", "") or row.get("TresPerNode", "")
     return int(tres.rsplit(":", 1)[1]) if "shard" in tres else 0

@@ -12,10 +12,12 @@ from slurm_coloc.config import EstimateConfig
 from slurm_coloc.core.decide.decide import shards_needed
 from slurm_coloc.core.decide.decision import Estimate
 from slurm_coloc.errors import ColocError
+from slurm_coloc.estimate.activity.cards import name_of
 from slurm_coloc.estimate.api import Estimate as Estimated
 from slurm_coloc.estimate.api import TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.stack import Stack
+from slurm_coloc.flow.estimators.calibrations import Stacks
 from tests.tracelab.workload import SIZING
 
 RULE, THIN = "=" * 64, "-" * 64
@@ -44,15 +46,21 @@ def linear(millions: int) -> str:
     )
 
 
-def _estimated(text: str) -> Estimated:
-    """What colocd makes of this text, as it is configured by default."""
-    options = TrainingOptions(assumed=("optimizer", "precision"))
-    return estimate(parse_summary(text), options, stack=Stack(EstimateConfig().context_mib))
+def colocds_stack() -> Stack:
+    """What colocd takes of the lab's card, as it is configured by default."""
+    return Stacks(Stack(EstimateConfig().context_mib), {}).of(name_of("a100"))
 
 
-def reserved(text: str, shards_per_gpu: int) -> int:
-    """Shards that colocd reserves for this text."""
-    found = _estimated(text)
+def _estimated(text: str, gpus: int = 1) -> Estimated:
+    """What colocd makes of this text, as it is configured by default, for one process of a job with
+    one on each of its GPUs."""
+    options = TrainingOptions(assumed=("optimizer", "precision"), world_size=gpus)
+    return estimate(parse_summary(text), options, stack=colocds_stack())
+
+
+def reserved(text: str, shards_per_gpu: int, gpus: int = 1) -> int:
+    """Shards that colocd reserves for this text, on each of so many GPUs."""
+    found = _estimated(text, gpus)
     if found.memory_mib is None or found.upper_mib is None:
         raise ColocError(f"no estimate of a made-up summary: {found.reason}")
     known = Estimate(found.name, found.memory_mib, found.upper_mib)
@@ -60,24 +68,24 @@ def reserved(text: str, shards_per_gpu: int) -> int:
 
 
 @cache
-def summary(shards: int, shards_per_gpu: int, training: int = 0) -> str:
-    """A text that so many shards are reserved for; each ``training`` of them has a text of its own.
-    Raises ColocError where there is none."""
+def summary(shards: int, shards_per_gpu: int, training: int = 0, gpus: int = 1) -> str:
+    """A text that so many shards are reserved for, on each of so many GPUs; each ``training`` of
+    them has a text of its own. Raises ColocError where there is none."""
     low, high = 1, MOST_M
     while low < high:
         middle = (low + high) // 2
-        if reserved(linear(middle), shards_per_gpu) < shards:
+        if reserved(linear(middle), shards_per_gpu, gpus) < shards:
             low = middle + 1
         else:
             high = middle
     # The smallest of them could be a MiB from the one before: some more parameters.
     for millions in (low + 20 + training, low + training):
-        if reserved(text := linear(millions), shards_per_gpu) == shards:
+        if reserved(text := linear(millions), shards_per_gpu, gpus) == shards:
             return text
     raise ColocError(f"no summary for {shards} of {shards_per_gpu} shards")
 
 
-def expected(shards: int, shards_per_gpu: int) -> float | None:
+def expected(shards: int, shards_per_gpu: int, gpus: int = 1) -> float | None:
     """The SM activity that colocd expects of a job with this summary: that of its linear layers,
     not of the trace's training, until telemetry shows that."""
-    return _estimated(summary(shards, shards_per_gpu)).smact
+    return _estimated(summary(shards, shards_per_gpu, gpus=gpus), gpus).smact

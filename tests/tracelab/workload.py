@@ -22,11 +22,16 @@ SIZING = Sizing(SHARD_MIB, 8, None)
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A job, and what is reserved for it: ``shards`` of one GPU, or 0 for ``job.gpus`` whole
-    ones."""
+    """A job, and what is reserved for it: ``shards`` of each of its GPUs, or 0 for ``job.gpus``
+    whole ones. ``smact``: SM activity that colocd expects of it; ``text``, ``words``: its summary
+    and what else sbatch is told. Without a text it gets one that was made up for its shards
+    (summaries.py), and the activity of that."""
 
     job: TraceJob
     shards: int
+    smact: float | None = None
+    text: str = ""
+    words: tuple[str, ...] = ()
 
     @property
     def need_mib(self) -> int | None:
@@ -55,20 +60,28 @@ def _read(name: str) -> list[TraceJob]:
 
 
 def asked(
-    jobs: Sequence[TraceJob], estimator: str, shards_per_gpu: int, *, shares: bool = True
+    jobs: Sequence[TraceJob],
+    estimator: str,
+    shards_per_gpu: int,
+    *,
+    shares: bool = True,
+    several: bool = False,
 ) -> list[Submission]:
     """What each job reserves where so much is known of its memory: what --estimator of
-    `coloc simulate` takes. ``shares``: False gives whole GPUs to all. Raises UsageFault."""
+    `coloc simulate` takes. ``shares``: False gives whole GPUs to all; ``several``: jobs of several
+    GPUs share them. Raises UsageFault."""
     request_of = request_maker(estimator, jobs, Random(0), shards_per_gpu * SHARD_MIB)
+    shared = [job for job in jobs if shares and job.coloc and (several or job.gpus == 1)]
+    ids = {job.id for job in shared}
     return [
-        Submission(job, _shards(request_of(job).need_mib, job, shards_per_gpu) if shares else 0)
+        Submission(job, _shards(request_of(job).need_mib, shards_per_gpu) if job.id in ids else 0)
         for job in jobs
     ]
 
 
-def _shards(need_mib: int | None, job: TraceJob, shards_per_gpu: int) -> int:
-    """As colocd sizes a share; what fills a GPU, and a job of several GPUs, gets whole ones."""
-    if need_mib is None or job.gpus > 1 or not job.coloc:
+def _shards(need_mib: int | None, shards_per_gpu: int) -> int:
+    """As colocd sizes a share; what fills a GPU gets a whole one."""
+    if need_mib is None:
         return 0
     shards = shards_needed(Estimate("trace", need_mib, need_mib), shards_per_gpu, SIZING)
     return shards if shards < shards_per_gpu else 0

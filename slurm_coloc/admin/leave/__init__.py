@@ -26,7 +26,7 @@ from slurm_coloc.admin.leave.plan import (
 from slurm_coloc.admin.rules import slurm_conf
 from slurm_coloc.config import Config
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.core.slurm.gres import PER_TASK
+from slurm_coloc.core.slurm.gres import PER_TASK, update_fields
 from slurm_coloc.core.slurm.job import JobView, by_record
 from slurm_coloc.errors import ColocError, SlurmError
 from slurm_coloc.flow.client.request import call
@@ -158,7 +158,7 @@ async def _order(
 ) -> None:
     """One update, so that the job can never start with a part of it."""
     if pinned(view, shape) and _free(config, view):
-        await slurm.update(handle, TresPerNode=tres, ReqNodeList="")
+        await slurm.update(handle, **update_fields(tres), ReqNodeList="")
     else:
         await slurm.set_gres(handle, tres)
 

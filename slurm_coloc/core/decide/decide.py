@@ -113,6 +113,8 @@ def _not_apart(request: JobRequest, shape: ClusterShape, rules: Rules) -> str:
     left = [name for name in names if not keeps_users_apart((name,), shape)]
     if not left and names:
         return ""
+    if rules.steered and request.demand.on_a_node > 1:
+        return "colocd pins no share of several GPUs"
     if not rules.steered:
         return f"partition {', '.join(left) or 'unknown'} has no ExclusiveUser=YES"
     if request.reservation or not plain(request.features):

@@ -3,6 +3,8 @@
 
 from dataclasses import dataclass
 
+from slurm_coloc.core.slurm.gres import gpu_request
+
 
 @dataclass(frozen=True, slots=True)
 class Queued:
@@ -41,6 +43,11 @@ class Queued:
     qos: str = ""
     account: str = ""
     cut: bool = False  # its features or nodes may be longer than they are shown
+
+    @property
+    def tres(self) -> str:
+        """Its request for GPUs or shards (core/slurm/gres.gpu_request)."""
+        return gpu_request(self.tres_per_node, self.tres_per_task)
 
     @property
     def waits(self) -> bool:

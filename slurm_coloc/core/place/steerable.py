@@ -3,7 +3,7 @@
 
 from collections.abc import Collection
 
-from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape, NodeShape
+from slurm_coloc.core.slurm.cluster import ClusterShape, NodeShape
 from slurm_coloc.core.slurm.hosts import in_nodes
 from slurm_coloc.core.slurm.qos_limits import GPU, SiteLimits
 from slurm_coloc.core.slurm.releases import PINS, shown
@@ -15,10 +15,6 @@ def refusals(shape: ClusterShape, limits: SiteLimits) -> list[str]:
     if not PINS.holds(shape.release):
         found.append(
             f"Slurm {shown(shape.release)} cannot be steered, {shown(PINS.first)} and later can"
-        )
-    if shape.splits_shares:
-        found.append(
-            f"with {MULTI_GPU_PARAMETER} shares are asked for per task, which are not pinned"
         )
     found += typed_limits(shape, limits)
     return found

@@ -97,6 +97,22 @@ def with_item(text: str | None, item: str) -> str:
     return f"{item},{text}" if text else item
 
 
+def with_pin(text: str, shards: int, kind: str = "") -> str:
+    """The request ``text`` (see gpu_request) for shards of the GPU of this type alone, "" for any,
+    in place of its GPUs or shards."""
+    per_task = PER_TASK if text.startswith(PER_TASK) else ""
+    share = f"gres/shard:{kind}:{shards}" if kind else f"gres/shard:{shards}"
+    return per_task + with_item(without(text, "gpu", "shard"), share)
+
+
+def update_fields(text: str) -> dict[str, str]:
+    """The fields of ``scontrol update`` for a request (see gpu_request)."""
+    if text.startswith(PER_TASK):
+        task = text.removeprefix(PER_TASK)
+        return {"TresPerTask": task, "TresBind": task_bind(task)}
+    return {"TresPerNode": text}
+
+
 def with_shards(text: str, shards: int) -> str:
     """The request ``text`` (see gpu_request) with ``shards`` shards of the same kind."""
     kinds = [item.type for item in parse_gres(text) if item.name == "shard" and item.type]

@@ -16,7 +16,7 @@ from slurm_coloc.core.place.queue_order import queue_order
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Act, Answer, Snapshot, Waiting, steer
 from slurm_coloc.core.slurm.cluster import ClusterShape, keeps_users_apart, wanted_partitions
-from slurm_coloc.core.slurm.gres import count_of, with_item, without
+from slurm_coloc.core.slurm.gres import PER_TASK, count_of, task_bind, with_pin
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.core.slurm.qos_limits import NO_LIMITS
 from slurm_coloc.flow.cluster.context import Context, ShareRequest
@@ -33,6 +33,12 @@ from slurm_coloc.policies import policy
 AT_SUBMIT = 64
 # A submission that Slurm does not show after so many seconds never became a job.
 UNSEEN_S = 3.0
+
+
+def _field(change: Rewrite) -> str:
+    """Where a share's request has its shards."""
+    per_task = count_of(str(change.fields.get("tres_per_task", "")), "shard")
+    return "tres_per_task" if per_task else "tres_per_node"
 
 
 def answered(snapshot: Snapshot, answers: Sequence[Answer]) -> Snapshot:
@@ -92,9 +98,9 @@ class AtSubmit:
         """The change of a request, with the GPU that the policy chooses now; without one, with a
         whole GPU where the share needs its pin."""
         shape, change = self._shape(), submitted.change
-        shards = count_of(str(change.fields.get("tres_per_node", "")), "shard")
-        if shape is None or not shards:
-            return change
+        shards = count_of(str(change.fields.get(_field(change), "")), "shard")
+        if shape is None or not shards or submitted.decision.gpus > 1:
+            return change  # Slurm cannot be told which several GPUs
         snapshot = self._latest.snapshot
         plans = self._config.placement.plan != "off" and bool(self._gate_wait.until_a_round(shape))
         if snapshot is None or plans or not self._quick(snapshot):
@@ -145,8 +151,8 @@ class AtSubmit:
     def _pinned(self, submitted: ShareRequest, answer: Answer, shards: int) -> Rewrite:
         pin, fields = answer.pin, dict(submitted.change.fields)
         assert pin is not None
-        others = without(str(fields["tres_per_node"]), "shard")
-        fields["tres_per_node"] = with_item(others, f"gres/shard:{pin.kind}:{shards}")
+        field = _field(submitted.change)
+        fields[field] = with_pin(str(fields[field]), shards, pin.kind)
         if not submitted.request.req_nodes:
             fields["req_nodes"] = pin.node
         self._note(submitted, chosen(pin, self._config.placement.policy, answer.text))
@@ -163,8 +169,12 @@ class AtSubmit:
         if self._config.sharing.with_ == "anyone":
             return submitted.change
         self._note(submitted, unpinned_text(shards, why))
-        fields = submitted.change.fields | {"tres_per_node": exclusive_tres(request, shape)}
-        return replace(submitted.change, fields=fields)
+        whole = exclusive_tres(request, shape)
+        asks: dict[str, str | int] = {"tres_per_node": whole}
+        if whole.startswith(PER_TASK):
+            task = whole.removeprefix(PER_TASK)
+            asks = {"tres_per_task": task, "tres_bind": task_bind(task)}
+        return replace(submitted.change, fields=submitted.change.fields | asks)
 
     def _note(self, submitted: ShareRequest, text: str) -> None:
         self._store.note(submitted.decision_id, None, "place", text)

@@ -15,7 +15,7 @@ from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.place.steering import Act, Answer, Pin, Rules, Waiting, Why
 from slurm_coloc.core.records.runs import Event, StoredDecision
 from slurm_coloc.core.slurm.cluster import ClusterShape
-from slurm_coloc.core.slurm.gres import parse_gres, same_gres, with_item, without
+from slurm_coloc.core.slurm.gres import parse_gres, same_gres, update_fields, with_pin
 from slurm_coloc.flow.place.memory import Memory, key
 
 Fields = dict[str, str | int]
@@ -56,7 +56,7 @@ def unpinned_shards(
 ) -> int:
     """The shards that a job will have with its next pin, where it asks for a whole GPU until then;
     0 for any other. Its events are read once."""
-    if decision is None or not same_gres(job.tres_per_node, decision.exclusive_tres):
+    if decision is None or not same_gres(job.tres, decision.exclusive_tres):
         return 0
     if key(job) not in memory.unpinned:
         memory.unpinned[key(job)] = _noted_shards(store, job, decision)
@@ -89,7 +89,7 @@ def owners_nodes(store: Store, job: Queued, decision: StoredDecision | None) -> 
         return job.req_nodes
     said, pin = _said(store.events(decision.id, job.job_id)), f"{job.req_nodes} GPU "
     ours = bool(said) and said[-1].startswith(pin)
-    kinds = [one.type for one in parse_gres(job.tres_per_node) if one.name == "shard" and one.type]
+    kinds = [one.type for one in parse_gres(job.tres) if one.name == "shard" and one.type]
     if kinds and decision.request:
         ours = ours or not said or f" GPU {kinds[0]} by " not in said[-1]
     elif job.array_id and not kinds:
@@ -105,7 +105,8 @@ def _said(events: Iterable[Event]) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A waiting job with what its change depends on. ``wanted``: the nodes that its owner asked
-    for, "" for any; ``whole``: its request on a whole GPU (StoredDecision.exclusive_tres)."""
+    for, "" for any; ``whole``: its request on a whole GPU (StoredDecision.exclusive_tres). Requests
+    are written as core/slurm/gres.gpu_request does."""
 
     job: Queued
     waiting: Waiting
@@ -118,25 +119,20 @@ class Subject:
         return self.waiting.guarded(self.rules)
 
     def tres(self, answer: Answer, shape: ClusterShape | None) -> str:
-        """The TresPerNode that the answer asks for; the present one where it changes nothing."""
-        job, shards = self.job, self.waiting.shards
-        others = without(job.tres_per_node, "shard")
+        """The request that the answer asks for; the present one where it changes nothing."""
+        now, shards = self.job.tres, self.waiting.shards
         if answer.act is Act.PIN and answer.pin is not None:
-            others = without(others, "gpu")
-            return with_item(others, f"gres/shard:{answer.pin.kind}:{shards}")
+            return with_pin(now, shards, answer.pin.kind)
         if answer.pin is not None:
-            return job.tres_per_node
+            return now
         if self.guarded:
-            return job.tres_per_node if same_gres(job.tres_per_node, self.whole) else self.whole
-        if same_gres(job.tres_per_node, self.whole):
-            return with_item(without(others, "gpu"), f"gres/shard:{shards}")
-        if answer.act in (Act.UNPIN, Act.WAIT) and self._is_pinned(shape):
-            return with_item(others, f"gres/shard:{shards}")
-        return job.tres_per_node
+            return now if same_gres(now, self.whole) else self.whole
+        unpins = answer.act in (Act.UNPIN, Act.WAIT) and self._is_pinned(shape)
+        return with_pin(now, shards) if unpins or same_gres(now, self.whole) else now
 
     def _is_pinned(self, shape: ClusterShape | None) -> bool:
         kinds = {kind for node in (shape.nodes if shape else ()) for kind in node.devices}
-        return any(f":{kind}:" in self.job.tres_per_node for kind in kinds)
+        return any(f":{kind}:" in self.job.tres for kind in kinds)
 
     def node(self, answer: Answer) -> Fields:
         """ReqNodeList for a pin to a node ("": none); a node list of the job's owner stays."""
@@ -150,7 +146,7 @@ class Subject:
         if not self.waiting.ours:
             return {}
         tres = self.tres(answer, shape)
-        changed: Fields = {} if tres == self.job.tres_per_node else {"TresPerNode": tres}
+        changed: Fields = {} if tres == self.job.tres else {**update_fields(tres)}
         return changed | self.node(answer)
 
     def text(self, answer: Answer, policy: str) -> str:

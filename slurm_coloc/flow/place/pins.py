@@ -197,9 +197,10 @@ class Placer:
             # The job has started meanwhile, or was cancelled.
             log.info("place", jobid=job.job_id, act=str(answer.act), error=err.message)
             return None
-        if "TresPerNode" in fields:
+        asks = not fields.keys().isdisjoint(("TresPerNode", "TresPerTask"))
+        if asks:
             self._memory.unpinned.pop(key(job), None)  # read again in its events
-        if answer.act is not Act.WAIT or "TresPerNode" in fields or len(fields) != 1 or first:
+        if answer.act is not Act.WAIT or asks or len(fields) != 1 or first:
             self._note(answer, subject)
         return True
 
@@ -230,7 +231,7 @@ class Placer:
             decision = self._decision(job)
             if not job.waits or not job.req_nodes or job.job_id in answered or decision is None:
                 continue
-            whole = count_of(job.tres_per_node, "shard") is None
+            whole = count_of(job.tres, "shard") is None
             if whole and not owners_nodes(self._store, job, decision):
                 try:
                     await self._slurm.update(job.handle, ReqNodeList="")

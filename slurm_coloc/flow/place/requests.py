@@ -64,7 +64,7 @@ def nodes_for_submission(request: JobRequest, shape: ClusterShape) -> tuple[str,
 
 def is_typed(job: Queued) -> bool:
     """Whether the job asks for shards of a type. Users may not ask for them, so it is a pin."""
-    return any(one.name == "shard" and one.type for one in parse_gres(job.tres_per_node))
+    return any(one.name == "shard" and one.type for one in parse_gres(job.tres))
 
 
 def is_holdable(job: Queued, decision: StoredDecision) -> bool:
@@ -83,12 +83,13 @@ def is_holdable(job: Queued, decision: StoredDecision) -> bool:
 def is_pinnable(job: Queued, decision: StoredDecision, unpinned: int) -> bool:
     """Whether the job may be pinned: it has shards of one GPU by our decision, or will have
     ``unpinned`` of them with its next pin."""
-    items = [one for one in parse_gres(job.tres_per_node) if one.name in ("gpu", "shard")]
+    items = [one for one in parse_gres(job.tres) if one.name in ("gpu", "shard")]
+    per_task = names_gpus(job.tres_per_task)
     return (
         decision.action == Action.COLLOCATE
         and decision.mode == "on"
         and ([one.name for one in items] == ["shard"] or unpinned > 0)
-        and not names_gpus(job.tres_per_task)
+        and not (per_task and (job.num_tasks > 1 or names_gpus(job.tres_per_node)))
         and not names_gpus(job.tres_per_job)
         and job.num_nodes == 1
         and not job.reservation
@@ -121,7 +122,7 @@ def gpus_of(job: Queued) -> int:
 
 def place_of_pin(job: Queued, node: NodeShape) -> int | None:
     """The index of the GPU of this node that the job is pinned to."""
-    for item in parse_gres(job.tres_per_node):
+    for item in parse_gres(job.tres):
         if item.name == "shard" and item.type in node.devices:
             return node.devices.index(item.type or "")
     return None
@@ -130,7 +131,7 @@ def place_of_pin(job: Queued, node: NodeShape) -> int | None:
 def pin_of(job: Queued, shape: ClusterShape) -> Pin | None:
     """Where a waiting job is pinned. A type without a node counts as no pin, so that it is set
     again: two nodes have types of the same name."""
-    for item in parse_gres(job.tres_per_node):
+    for item in parse_gres(job.tres):
         if item.name == "shard" and item.type:
             there = [node.name for node in shape.nodes if item.type in node.devices]
             if there:

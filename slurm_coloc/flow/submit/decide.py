@@ -137,11 +137,12 @@ class Decider:
             mark = Mark(decision_id, asis.action, asis.reason, 0)
             answer["admin_comment"] = comment_with(job.request.admin_comment, mark)
             return answer
-        change, unpinned = rewrite(job.request, decision, job.shape), None
+        change, unpinned = rewrite(job.request, decision, job.shape), False
         if self._place and decision.action is Action.COLLOCATE:
             smact = estimated.estimate.smact if estimated.estimate else None
             change = self._place(ShareRequest(decision_id, job.request, decision, smact, change))
-            unpinned = count_of(str(change.fields.get("tres_per_node", "")), "gpu")
+            asks = (change.fields.get(name, "") for name in ("tres_per_node", "tres_per_task"))
+            unpinned = any(count_of(str(tres), "gpu") for tres in asks)
         lines = [*self._lines(job, decision, estimated, learned), *filter(None, [about_slot])]
         if unpinned and not decision.slice_mib:
             lines.append(UNPINNED)

@@ -22,12 +22,13 @@ from slurm_coloc.core.recover.outcome import Outcome
 from slurm_coloc.core.recover.recovery import Goal, Step, next_step
 from slurm_coloc.core.slurm.binding import Gpu, Need, NodeUse, binding, binding_text
 from slurm_coloc.core.slurm.cluster import MULTI_GPU_PARAMETER, ClusterShape, NodeShape
-from slurm_coloc.core.slurm.gres import gpu_request, same_gres, task_bind
+from slurm_coloc.core.slurm.gres import gpu_request, same_gres, task_bind, update_fields, with_pin
 from slurm_coloc.core.slurm.job import JobView
 from tests.unit.core.conftest import a100, h100, make_shape
 
 TWO = JobRequest(1, num_tasks=2, tres_per_task="gres/gpu=1", tres_bind="gres/gpu:per_task:1")
 ONE = JobRequest(1, tres_per_node="gres/gpu:1")
+PLAIN = Rules(Sizing())
 
 
 def site(*nodes: NodeShape, release: tuple[int, ...] = (24, 11, 5)) -> ClusterShape:
@@ -36,9 +37,11 @@ def site(*nodes: NodeShape, release: tuple[int, ...] = (24, 11, 5)) -> ClusterSh
     return replace(shape, select_params=frozenset({"CR_CORE_MEMORY", MULTI_GPU_PARAMETER}))
 
 
-def ask(request: JobRequest, shape: ClusterShape, upper_mib: int = 11_900) -> Decision:
+def ask(
+    request: JobRequest, shape: ClusterShape, upper_mib: int = 11_900, rules: Rules = PLAIN
+) -> Decision:
     question = Question(request, Estimate("text", upper_mib, upper_mib))
-    return decide(question, shape, Rules(Sizing()))
+    return decide(question, shape, rules)
 
 
 def test_a_gpu_a_task_is_shared_on_each() -> None:
@@ -122,6 +125,33 @@ def test_where_slurm_splits_shares_one_gpu_is_asked_for_per_task_too() -> None:
     assert ask(replace(ONE, num_tasks=2), site()).reason is Reason.SPLIT_SHARE
     assert ask(replace(ONE, kind="salloc"), site()).reason is Reason.SPLIT_SHARE
     assert ask(ONE, site(release=(23, 11, 10))).reason is Reason.MULTI_GPU_SITE
+
+
+def test_a_pin_per_task_and_its_update() -> None:
+    assert with_pin("per-task:gres/shard:12", 12, "a100-1") == "per-task:gres/shard:a100-1:12"
+    assert with_pin("per-task:gres/gpu:1,gres/nic:1", 5) == "per-task:gres/shard:5,gres/nic:1"
+    assert with_pin("gres/shard:a100-1:12", 12) == "gres/shard:12"
+    assert update_fields("gres/shard:12") == {"TresPerNode": "gres/shard:12"}
+    assert update_fields("per-task:gres/shard:a100-1:12") == {
+        "TresPerTask": "gres/shard:a100-1:12",
+        "TresBind": "gres/shard:per_task:12",
+    }
+
+
+def test_only_slurm_chooses_several_gpus() -> None:
+    """Where users are kept apart by pins alone they are whole ones."""
+    pins = replace(PLAIN, share_with="user", steered=frozenset({"n1"}))
+    alone = ask(TWO, site(), rules=pins)
+    assert alone.reason is Reason.SHARING_WITH
+    assert "no share of several GPUs" in alone.detail
+    assert ask(ONE, site(), rules=pins).action is Action.COLLOCATE
+    anyone = replace(pins, share_with="anyone")
+    assert ask(TWO, site(), rules=anyone).action is Action.COLLOCATE
+    shape = site()
+    apart = replace(
+        shape, partitions=tuple(replace(one, exclusive_user=True) for one in shape.partitions)
+    )
+    assert ask(TWO, apart, rules=pins).action is Action.COLLOCATE
 
 
 def test_demand() -> None:

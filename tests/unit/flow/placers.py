@@ -126,13 +126,13 @@ SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
 CHANGE = Rewrite({"tres_per_node": "gres/shard:12", "tres_per_job": ""})
 
 
-def submitted(one: Placer, *requests: JobRequest) -> list[dict[str, Any]]:
-    """The fields of these submissions, after a round."""
+def submitted(one: Placer, *requests: JobRequest, change: Rewrite = CHANGE) -> list[dict[str, Any]]:
+    """The fields of these submissions, after a round. ``change``: of each as a share."""
 
     async def go() -> list[dict[str, Any]]:
         await one.round()
         found = [
-            dict(one.submitting.change(ShareRequest(ID, asks, SHARE, 0.2, CHANGE)).fields)
+            dict(one.submitting.change(ShareRequest(ID, asks, SHARE, 0.2, change)).fields)
             for asks in requests
         ]
         await asyncio.gather(*one._recording.writes)

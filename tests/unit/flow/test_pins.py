@@ -18,6 +18,7 @@ from slurm_coloc.adapters.ring import Ring
 from slurm_coloc.adapters.slurm.commands.queue import QUEUE, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay
+from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.queue_order import QueueOrder
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.slurm.binding import Gpu
@@ -55,6 +56,32 @@ def test_other_gres_stay(store: Store, tmp_path: Path) -> None:
     slurm = Slurm(replace(JOB, tres_per_node="gres/shard:12,gres/tmp:5"))
     run(placer(store, slurm, tmp_path))
     assert slurm.updates[0][1]["TresPerNode"] == "gres/shard:a100-0:12,gres/tmp:5"
+
+
+def test_shares_per_task_are_pinned_there(store: Store, tmp_path: Path) -> None:
+    """As they are asked for under MULTIPLE_SHARING_GRES_PJ; and left to Slurm again."""
+    slurm = Slurm(replace(JOB, tres_per_node="", tres_per_task="cpu=2,gres/shard:12"))
+    run(placer(store, slurm, tmp_path))
+    (pin,) = [fields for _, fields in slurm.updates]
+    bind = "gres/shard:per_task:12"
+    assert pin == {
+        "TresPerTask": "gres/shard:a100-0:12", "TresBind": bind, "ReqNodeList": "n1"
+    }  # fmt: skip
+    pinned = replace(PINNED, tres_per_node="", tres_per_task="gres/shard:a100-1:12")
+    slurm = Slurm(pinned)
+    store.note(ID, 7, "place", "n1 GPU a100-1 by magm: idle")
+    run(placer(store, slurm, tmp_path, mode="native"))
+    (free,) = [fields for _, fields in slurm.updates]
+    assert free == {"TresPerTask": "gres/shard:12", "TresBind": bind, "ReqNodeList": ""}
+
+
+def test_a_submission_per_task_is_pinned_there(store: Store, tmp_path: Path) -> None:
+    fields = {"tres_per_node": "", "tres_per_task": "gres/shard:12,cpu=2", "tres_bind": "x"}
+    one = placer(store, Slurm(), tmp_path)
+    (found,) = submitted(one, REQUEST, change=Rewrite({**fields}))
+    assert found == fields | {
+        "tres_per_task": "gres/shard:a100-0:12,cpu=2", "req_nodes": "n1"
+    }  # fmt: skip
 
 
 def test_a_restart_goes_on_from_what_slurm_shows(store: Store, tmp_path: Path) -> None:
@@ -107,7 +134,8 @@ def test_native_lets_go_of_all_pins(store: Store, tmp_path: Path) -> None:
         {"features": "[rack1*2]"},
         {"num_nodes": 2},
         {"tres_per_node": "gres/gpu:1"},
-        {"tres_per_node": "", "tres_per_task": "gres/shard:12"},
+        {"tres_per_node": "", "tres_per_task": "gres/shard:12", "num_tasks": 2},
+        {"tres_per_task": "gres/shard:12"},
         {"partition": "other"},
         {"exc_nodes": "n[1-2]"},
     ],

@@ -100,6 +100,26 @@ def test_without_a_gpu_of_its_own_it_waits_and_asks_for_a_whole_one(
     assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": "n1"})]
 
 
+def test_per_task_it_asks_for_a_whole_gpu_and_is_a_share_again(
+    store: Store, tmp_path: Path
+) -> None:
+    """As jobs ask for one GPU under MULTIPLE_SHARING_GRES_PJ."""
+    whole = "per-task:gres/gpu:1"
+    store._db.execute("UPDATE decisions SET exclusive_tres = ? WHERE id = ?", (whole, ID))
+    share = replace(JOB, uid=BEN, tres_per_node="", tres_per_task="cpu=2,gres/shard:12")
+    other = replace(ADA_RUNS, job_id=4, handle="4", tres_per_node="gres/shard:a100-0:12")
+    slurm = house(Slurm(ADA_RUNS, other, share), 12, 12)
+    run(apart(store, slurm, tmp_path))
+    bind = "gres/gpu:per_task:1"
+    assert slurm.updates == [
+        ("7", {"TresPerTask": "gres/gpu:1", "TresBind": bind, "StartTime": "now+16"})
+    ]
+    slurm = house(Slurm(ADA_RUNS, replace(share, tres_per_task="gres/gpu:1")), 0, 12)
+    run(apart(store, slurm, tmp_path))
+    pin = {"TresPerTask": "gres/shard:a100-0:12", "TresBind": "gres/shard:per_task:12"}
+    assert slurm.updates == [("7", {**pin, "ReqNodeList": "n1"})]
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_where_a_start_time_costs_age_only_who_has_none_waits(
     store: Store, tmp_path: Path, begun: bool

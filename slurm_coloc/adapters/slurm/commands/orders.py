@@ -10,7 +10,7 @@ from slurm_coloc.adapters.slurm.commands import process
 from slurm_coloc.adapters.slurm.commands.accounting import Accounting
 from slurm_coloc.adapters.slurm.commands.parse import parse_config
 from slurm_coloc.adapters.slurm.gate import Gate
-from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, task_bind
+from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, update_fields
 from slurm_coloc.core.slurm.releases import SLASHED_GRES, Release, parse_release
 
 
@@ -83,8 +83,7 @@ class Orders(Accounting):
         typed GPU takes two updates there, for a job that cannot start meanwhile.
         """
         if tres.startswith(PER_TASK):
-            task = tres.removeprefix(PER_TASK)
-            await self.update(handle, TresPerTask=task, TresBind=task_bind(task))
+            await self.update(handle, **update_fields(tres))
             return
         if self._release is None:
             await self.config()
