@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.ring import Ring
+from slurm_coloc.adapters.slurm.commands.parse import SEPARATOR
 from slurm_coloc.adapters.slurm.commands.queue import QUEUE, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay
@@ -284,8 +285,11 @@ def test_the_ring_keeps_the_newest(tmp_path: Path) -> None:
 
 def test_the_queue_is_read() -> None:
     def line(**values: str) -> str:
-        return "".join(f"{values.get(name.replace('-', '_'), ''):<{width}}"
-                       for name, width in QUEUE.widths.items())  # fmt: skip
+        given = {name: values.get(name.replace("-", "_"), "") for name in QUEUE.widths}
+        return "".join(
+            f"{given[name]:<{width}}" if width else f"{given[name]}{SEPARATOR}"
+            for name, width in QUEUE.widths.items()
+        )
 
     text = "\n".join(
         [

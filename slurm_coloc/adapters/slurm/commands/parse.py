@@ -30,7 +30,7 @@ from slurm_coloc.core.slurm.job import JobView, Terms
 from slurm_coloc.errors import SlurmError
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
-UNSET = ("N/A", "n/a", "(null)", "NONE")
+UNSET = frozenset({"N/A", "n/a", "(null)", "NONE"})
 # UNKNOWN is a node's state for a moment after slurmctld started; 22.05 may refuse shards then.
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
 
@@ -45,29 +45,42 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name not in ("", "(null)"))
 
 
+#: a control character that no name has which Slurm takes
+SEPARATOR = "\x1f"
+
+
 class Columns:
     """Columns of ``squeue --Format``, each with its width: ``JobID:14,State:20``. A value that
-    fills its column may be cut, so widths are generous.
+    fills its column may be cut, so widths are generous. Width 0: as wide as each value, with
+    SEPARATOR behind it. Such columns come first and are Slurm's and the admins' words alone: users'
+    may have a separator in them, and may be of any length.
 
     squeue pads in bytes, so a line has one character a byte (latin-1); values are UTF-8."""
 
     def __init__(self, form: str) -> None:
-        self.form = form
+        self.form = form.replace(":0", f":0{SEPARATOR}")
         pairs = (item.split(":") for item in form.split(","))
         self.widths = {name: int(width) for name, width in pairs}
-        self._least = sum(self.widths.values()) - list(self.widths.values())[-1]
+        self._free = [name for name, width in self.widths.items() if not width]
+        self._wide = {name: width for name, width in self.widths.items() if width}
+        self._least = sum([*self._wide.values()][:-1])
 
     def parse(self, line: str) -> dict[str, str]:
         """The values of one line; raises SlurmError on another layout."""
-        if len(line) < self._least:
+        *free, wide = line.split(SEPARATOR, len(self._free))
+        if len(free) < len(self._free) or len(wide) < self._least:
             text = f"squeue: a line of {len(line)} characters is too short for its columns"
             raise SlurmError(text)
-        values: dict[str, str] = {}
-        start = 0
-        for name, width in self.widths.items():
-            values[name] = given(_utf8(line[start : start + width]).strip())
+        texts, start = free, 0
+        for width in self._wide.values():
+            texts.append(wide[start : start + width].rstrip())
             start += width
-        return values
+        if not line.isascii():
+            texts = [_utf8(text) for text in texts]
+        return {
+            name: "" if text in UNSET else text
+            for name, text in zip(self.widths, map(str.strip, texts), strict=True)
+        }
 
     def rows(self, text: str) -> list[dict[str, str]]:
         """The values of each line."""
