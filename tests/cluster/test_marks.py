@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slurm_coloc.adapters.slurm.commands.accounting import SACCT, parse_ended
+from slurm_coloc.adapters.slurm.commands.accounting import SACCT, SACCT_DELIMITER, parse_ended
 from slurm_coloc.core.slurm.job import EndedJob, mark_in
 from slurm_coloc.flow.queries.slurmdbd import answer_of
 from slurm_coloc.lab.lab import Lab
@@ -17,7 +17,9 @@ JOBSTATS = "JS1:H4sIAAAAAAAC/6tWykvMTVWyUjA0MLasBQC3lKzeDwAAAA=="
 
 def kept(lab: Lab, job_id: int) -> list[EndedJob]:
     """The runs of a job as slurmdbd has them."""
-    lines = lab.run([*SACCT, f"--jobs={job_id}"]).stdout.splitlines()
+    lines = lab.run(
+        [*SACCT, f"--delimiter={SACCT_DELIMITER}", f"--jobs={job_id}"]
+    ).stdout.splitlines()
     return sorted(map(parse_ended, filter(None, lines)), key=lambda one: one.submit_s or 0.0)
 
 

@@ -125,6 +125,44 @@ def test_an_array_of_a_thousand(lab: Lab, slurm: SlurmCommands) -> None:
     asyncio.run(run())
 
 
+LINE = "x\n7\x1f1\x1fRUNNING\n" + "9" * 14 + "RUNNING".ljust(20) + "0".ljust(4000) + "\n"
+WRITTEN = [
+    ["-A", LINE],
+    [f"--qos={LINE}"],
+    [f"--gres=gpu:{LINE[:900]}:1"],
+    [f"--gpus=x\x1f{LINE[:30]}:1"],
+    ["-n1", f"--gpus-per-task={LINE[:900]}:1"],
+    ["-A", "x\x1fy\x1ez\x1d"],
+]
+
+
+def test_a_user_cannot_write_lines_of_squeues(lab: Lab, slurm: SlurmCommands) -> None:
+    """Slurm without slurmdbd takes any account and QOS, and any type of GPU: each look has every
+    job, and no other one."""
+    plain = lab.sbatch("--hold", "--mem=10", wrap="true", user=lab.users[0])
+    wrong = []
+    for words in WRITTEN:
+        argv = ["sbatch", "--parsable", "--hold", "--mem=10", *words, "--wrap=true"]
+        done = lab.run(argv, user=lab.users[1], check=False)
+        wrong += [int(done.stdout)] if done.returncode == 0 else []
+    assert wrong, "this Slurm takes none of them"
+    jobs = {plain, *wrong}
+
+    uids = [pwd.getpwnam(user).pw_uid for user in lab.users]
+
+    async def looks() -> list[set[int]]:
+        await slurm.waiting_in_vain()
+        await slurm.usage()
+        return [
+            {one.job_id for one in await slurm.queue()},
+            {one.job_id for one in await slurm.all_jobs()},
+            {one.job_id for one in await slurm.waiting()},
+            {one.job_id for one in await slurm.jobs_of(uids)},
+        ]
+
+    assert asyncio.run(looks()) == [jobs] * 4
+
+
 def running(pid: str) -> bool:
     """Whether a process has not ended: one that was killed is a child until its parent looks, and
     on a busy machine it lives until it gets a processor once more."""

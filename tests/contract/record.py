@@ -22,7 +22,7 @@ import sys
 import time
 from pathlib import Path
 
-from slurm_coloc.adapters.slurm.commands.accounting import ENDED, SACCT
+from slurm_coloc.adapters.slurm.commands.accounting import ENDED, SACCT, SACCT_DELIMITER
 from slurm_coloc.adapters.slurm.commands.parse import JOB
 from slurm_coloc.adapters.slurm.commands.use import NEED
 from slurm_coloc.core.slurm.releases import JSON_LAYOUTS
@@ -134,7 +134,9 @@ def record_sacct(container: str) -> None:
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
     release = ".".join(run("sacct", "--version").split()[-1].split(".")[:2])
-    text = run(*SACCT, "--starttime=now-1hour", "--endtime=now", ENDED)
+    text = run(
+        *SACCT, f"--delimiter={SACCT_DELIMITER}", "--starttime=now-1hour", "--endtime=now", ENDED
+    )
     (HERE / release / "sacct.txt").write_text(text)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slurm_coloc.adapters.slurm.commands import data
-from slurm_coloc.adapters.slurm.commands.accounting import parse_ended
+from slurm_coloc.adapters.slurm.commands.accounting import parse_ended, whole_lines
 from slurm_coloc.adapters.slurm.commands.parse import (
     JOB,
     job_view,
@@ -166,6 +166,36 @@ def test_ended_jobs(recorded: Recorded) -> None:
     assert all(job.array_job_id is not None for job in jobs if job.array_task)
     with pytest.raises(SlurmError):
         parse_ended("1|1|COMPLETED")
+
+
+def test_an_account_with_a_lines_end_hides_no_job_and_forges_none() -> None:
+    """As Slurm takes one that enforces no accounts (sacct's delimiter is drawn for each call)."""
+    row = [
+        "5",
+        "5",
+        "FAILED",
+        "0",
+        "1000",
+        "x\n6|y\x1f",
+        "main",
+        "",
+        "n1",
+        "",
+        "",
+        "1:0",
+        "1",
+        "2",
+        "3",
+    ]
+    other = ["7", "7", "COMPLETED", *row[3:5], "y", *row[6:]]
+    text = "".join("\x1eab".join(one) + "\n" for one in (row, other))
+    found = [parse_ended(line) for line in whole_lines(text, "\x1eab")]
+    assert [(one.job_id, one.state, one.nodes) for one in found] == [
+        (5, "FAILED", "n1"),
+        (7, "COMPLETED", "n1"),
+    ]
+    with pytest.raises(SlurmError, match="a line of 3 columns"):
+        whole_lines("1\x1eab1\x1eabFAILED\n", "\x1eab")
 
 
 def test_a_controller_that_is_down() -> None:

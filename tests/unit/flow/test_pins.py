@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.adapters.ring import Ring
-from slurm_coloc.adapters.slurm.commands.parse import SEPARATOR
+from slurm_coloc.adapters.slurm.commands.columns import SEPARATOR
 from slurm_coloc.adapters.slurm.commands.queue import QUEUE, parse_queue
 from slurm_coloc.adapters.store import Store
 from slurm_coloc.admin.replay import replay

@@ -211,8 +211,9 @@ def test_names_beyond_ascii(tmp_path: Path) -> None:
     and 0x85, a letter's second byte here, ends no line."""
     wide = {"JobID": "7", "State": "PENDING", "Account": "\u00c5ngstr\u00f6m", "QOS": "normal"}
     row = b"".join(wide.get(name, "").encode().ljust(width) for name, width in JOB.widths.items())
-    (tmp_path / "row").write_bytes(row + b"\n")
-    script(tmp_path, "squeue", f"cat {tmp_path}/row")
+    (tmp_path / "row").write_bytes(row)
+    end = r"${SQUEUE_FORMAT2##*:1030}"  # what stands behind the last column
+    script(tmp_path, "squeue", f'cat {tmp_path}/row; echo "{end}"')
     found = asyncio.run(SlurmCommands(30, tmp_path).all_jobs())
     assert [(one.job_id, one.account, one.qos) for one in found] == [
         (7, "\u00c5ngstr\u00f6m", "normal")

@@ -18,6 +18,7 @@ from typing import TypeVar
 import structlog
 
 from slurm_coloc.adapters.slurm.commands import data, queue, use
+from slurm_coloc.adapters.slurm.commands.columns import Columns, given
 from slurm_coloc.adapters.slurm.commands.limits import (
     ASSOC_COLUMNS,
     QOS_COLUMNS,
@@ -29,8 +30,6 @@ from slurm_coloc.adapters.slurm.commands.orders import Orders
 from slurm_coloc.adapters.slurm.commands.parse import (
     JOB,
     TERMS,
-    Columns,
-    given,
     job_view,
     number,
     parse_jobs,
@@ -85,7 +84,7 @@ class SlurmCommands(Orders):
         self._layout: str | None = ""
 
     async def _squeue(self, columns: Columns, *chosen: str) -> str:
-        return await self._columns("squeue", "--noheader", *chosen, f"--Format={columns.form}")
+        return await self._columns(columns, "squeue", "--noheader", *chosen)
 
     async def _job_data(self, handle: str) -> list[data.Item] | None:
         return await self._data("jobs", "squeue", "--states=all", f"--jobs={handle}")

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from slurm_coloc.adapters.slurm.commands import process
+from slurm_coloc.adapters.slurm.commands.columns import Marks
 from slurm_coloc.adapters.slurm.commands.parse import limit_s, number, parse_exit, seconds, size_mib
 from slurm_coloc.adapters.slurm.gate import Gate
 from slurm_coloc.core.report.job_summary import Accounted, HostUse
@@ -16,17 +17,30 @@ NO_ACCOUNTING = (
     "accounting storage is disabled",
     "Only 'accounting_storage/slurmdbd' is supported",
 )
-# No column that a user writes; the unit separator stands in none of these.
+# None is a name or a comment of a user's; but an account may have any character (Marks).
 SACCT_COLUMNS = (
     "JobIDRaw", "JobID", "State", "Restarts", "UID", "Account", "Partition", "QOS", "NodeList",
     "AllocTRES", "AdminComment", "ExitCode", "Submit", "Start", "End",
 )  # fmt: skip
 SACCT_DELIMITER = "\x1f"
-SACCT = (
-    *("sacct", "-a", "-X", "-D", "-n", "-P", f"--delimiter={SACCT_DELIMITER}"),
-    f"--format={','.join(SACCT_COLUMNS)}",
-)
+SACCT = ("sacct", "-a", "-X", "-D", "-n", "-P", f"--format={','.join(SACCT_COLUMNS)}")
 ENDED = f"--state={','.join(sorted(TERMINAL | {'REQUEUED'}))}"
+
+
+def whole_lines(text: str, between: str) -> list[str]:
+    """The lines of ``sacct -P`` with SACCT_COLUMNS, with SACCT_DELIMITER for the delimiter
+    ``between``, which no user knew. A value may have a line's end in it. Raises SlurmError on
+    another layout."""
+    found, begun = [], ""
+    for piece in text.replace(SACCT_DELIMITER, " ").split("\n"):
+        begun = f"{begun} {piece}" if begun else piece
+        if begun.count(between) >= len(SACCT_COLUMNS) - 1:
+            found.append(begun.replace(between, SACCT_DELIMITER))
+            begun = ""
+    if begun.strip():
+        count = begun.count(between) + 1
+        raise SlurmError(f"sacct: a line of {count} columns, not {len(SACCT_COLUMNS)}")
+    return found
 
 
 def parse_ended(line: str) -> EndedJob:
@@ -124,8 +138,9 @@ class Accounting:
         return {step: line for step, _, line in rows if "." in step}
 
     async def _sacct(self, *chosen: str) -> list[EndedJob]:
-        text = await self._accounting(*SACCT, *chosen)
-        return [parse_ended(line) for line in text.split("\n") if line.strip()]
+        between = Marks.drawn().between
+        text = await self._accounting(*SACCT, f"--delimiter={between}", *chosen)
+        return [parse_ended(line) for line in whole_lines(text, between)]
 
     async def _accounting(self, *argv: str) -> str:
         try:

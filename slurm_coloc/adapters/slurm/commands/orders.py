@@ -8,6 +8,7 @@ from pathlib import Path
 
 from slurm_coloc.adapters.slurm.commands import process
 from slurm_coloc.adapters.slurm.commands.accounting import Accounting
+from slurm_coloc.adapters.slurm.commands.columns import Columns, Marks
 from slurm_coloc.adapters.slurm.commands.parse import parse_config
 from slurm_coloc.adapters.slurm.gate import Gate
 from slurm_coloc.core.slurm.gres import PER_TASK, parse_gres, update_fields
@@ -25,11 +26,14 @@ class Orders(Accounting):
     async def _run(self, *argv: str) -> str:
         return await self._gate.through(lambda: self._command(*argv))
 
-    async def _columns(self, *argv: str) -> str:
-        """The text of squeue's columns (parse.Columns), one character a byte."""
+    async def _columns(self, columns: Columns, *argv: str) -> str:
+        """Lines of squeue's columns, one character a byte."""
+        marks = Marks.drawn()
+        form = {"SQUEUE_FORMAT2": columns.marked(marks)}
 
         async def command() -> str:
-            return (await process.run(argv, self._dir, self._timeout_s)).decode("latin-1")
+            found = await process.run(argv, self._dir, self._timeout_s, more=form)
+            return marks.lines(found.decode("latin-1"))
 
         return await self._gate.through(command)
 

@@ -17,78 +17,26 @@ Differences between releases that are handled here and in use.py:
 - 26.05 writes ``-/39`` for a device that is taken whole, where 24.11 has ``0/39``.
 - 22.05 has no ``requeue_delay``: StartTime=now ends the wait after a requeue on every release.
 
-Jobs are read with ``squeue -O`` in columns of fixed width, and no column is one that a user
-writes (name, comment, command): a job called ``x JobState=FAILED`` cannot forge anything.
+Jobs are read with ``squeue -O`` in columns (columns.py), and no column is a name, a comment or a
+command: a job called ``x JobState=FAILED`` cannot forge anything.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from slurm_coloc.adapters.slurm.commands.columns import Columns
 from slurm_coloc.core.slurm.controller import Controller
 from slurm_coloc.core.slurm.job import JobView, Terms
-from slurm_coloc.errors import SlurmError
 
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:/]*)=")
-UNSET = frozenset({"N/A", "n/a", "(null)", "NONE"})
 # UNKNOWN is a node's state for a moment after slurmctld started; 22.05 may refuse shards then.
 UNUSABLE = ("DOWN", "DRAIN", "FAIL", "FUTURE", "UNKNOWN", "POWERING_DOWN")
-
-
-def given(text: str) -> str:
-    """A value as Slurm shows it; "" for one that is not set."""
-    return "" if text in UNSET else text
 
 
 def listed(text: str) -> tuple[str, ...]:
     """``a,b`` as (a, b); () for what is not set."""
     return tuple(name for name in text.split(",") if name not in ("", "(null)"))
-
-
-#: a control character that no name has which Slurm takes
-SEPARATOR = "\x1f"
-
-
-class Columns:
-    """Columns of ``squeue --Format``, each with its width: ``JobID:14,State:20``. A value that
-    fills its column may be cut, so widths are generous. Width 0: as wide as each value, with
-    SEPARATOR behind it. Such columns come first and are Slurm's and the admins' words alone: users'
-    may have a separator in them, and may be of any length.
-
-    squeue pads in bytes, so a line has one character a byte (latin-1); values are UTF-8."""
-
-    def __init__(self, form: str) -> None:
-        self.form = form.replace(":0", f":0{SEPARATOR}")
-        pairs = (item.split(":") for item in form.split(","))
-        self.widths = {name: int(width) for name, width in pairs}
-        self._free = [name for name, width in self.widths.items() if not width]
-        self._wide = {name: width for name, width in self.widths.items() if width}
-        self._least = sum([*self._wide.values()][:-1])
-
-    def parse(self, line: str) -> dict[str, str]:
-        """The values of one line; raises SlurmError on another layout."""
-        *free, wide = line.split(SEPARATOR, len(self._free))
-        if len(free) < len(self._free) or len(wide) < self._least:
-            text = f"squeue: a line of {len(line)} characters is too short for its columns"
-            raise SlurmError(text)
-        texts, start = free, 0
-        for width in self._wide.values():
-            texts.append(wide[start : start + width].rstrip())
-            start += width
-        if not line.isascii():
-            texts = [_utf8(text) for text in texts]
-        return {
-            name: "" if text in UNSET else text
-            for name, text in zip(self.widths, map(str.strip, texts), strict=True)
-        }
-
-    def rows(self, text: str) -> list[dict[str, str]]:
-        """The values of each line."""
-        return [self.parse(line) for line in text.split("\n") if line.strip()]
-
-
-def _utf8(text: str) -> str:
-    return text if text.isascii() else text.encode("latin-1").decode(errors="replace")
 
 
 JOB = Columns(

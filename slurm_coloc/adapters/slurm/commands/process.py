@@ -5,10 +5,13 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from slurm_coloc.errors import SlurmError
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 KILLED_S = 1.0  # a killed process is waited for so long; one stuck in the kernel is left to init
 
 # Words by which the commands of 22.05 to 26.05 say that slurmctld (or munged, or slurmdbd) does not
@@ -45,10 +48,14 @@ def environment() -> dict[str, str]:
 
 
 async def run(
-    argv: tuple[str, ...], folder: Path | None, timeout_s: float, ends: tuple[int, ...] = (0,)
+    argv: tuple[str, ...],
+    folder: Path | None,
+    timeout_s: float,
+    ends: tuple[int, ...] = (0,),
+    more: Mapping[str, str] = NOTHING,
 ) -> bytes:
     """Standard output of a command. ``ends``: exit codes of an answer (`scontrol ping` ends with 1
-    to say DOWN).
+    to say DOWN). ``more``: of its environment.
 
     Raises SlurmError: ``slurm-away`` when it did not end in ``timeout_s`` (it is killed with all of
     its process group), cannot be started or found no slurmctld; ``slurm-refused`` otherwise.
@@ -60,7 +67,7 @@ async def run(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=environment(),
+            env={**environment(), **more},
             start_new_session=True,
         )
     except OSError as err:

@@ -4,8 +4,8 @@ job would go ahead of, and who waits in vain."""
 
 from collections.abc import Mapping
 
+from slurm_coloc.adapters.slurm.commands.columns import Columns
 from slurm_coloc.adapters.slurm.commands.parse import (
-    Columns,
     job_view,
     limit_s,
     number,

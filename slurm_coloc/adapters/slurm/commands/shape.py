@@ -4,9 +4,9 @@ reservations. The names are the same from 22.05 to 26.05."""
 
 from collections.abc import Iterable, Mapping
 
+from slurm_coloc.adapters.slurm.commands.columns import given
 from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
-    given,
     limit_s,
     listed,
     number,

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from slurm_coloc.adapters.slurm.commands.columns import Columns, given
 from slurm_coloc.adapters.slurm.commands.parse import (
     UNUSABLE,
-    Columns,
-    given,
     listed,
     number,
     size_mib,
