@@ -74,8 +74,11 @@ def situation(lab: Lab, user: str) -> dict[str, int]:
     jobs["completed"] = sbatch(wrap="true")
     jobs["failed"] = sbatch("--gres=shard:1", wrap="exit 3")
     jobs["killed"] = sbatch(wrap="kill -9 $$")
-    jobs["cancelled"] = sbatch()
-    _until(lab, jobs["cancelled"], "RUNNING")
+    begun = lab.home(user) / "begun.txt"
+    jobs["cancelled"] = sbatch(f"--output={begun}", wrap="echo begun; sleep 600")
+    # One that is cancelled while slurmstepd starts it ends with 137, which pyslurm shows as 9.
+    while not (begun.exists() and begun.read_text()):
+        time.sleep(0.1)
     lab.run(["scancel", str(jobs["cancelled"])])
     for name, state in (
         ("completed", "COMPLETED"),
