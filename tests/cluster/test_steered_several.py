@@ -98,6 +98,12 @@ def test_by_default_several_gpus_are_whole_and_a_share_waits_for_its_pin(make_la
     # It may have been submitted before colocd saw that the last GPU is taken.
     until(lambda: asks(lab, waits) == "gres/gpu:1", 30, "it asks for a whole GPU, per task")
     assert lab.job(waits)["JobState"] == "PENDING", "ada's share has room, but she is another user"
+    # Nor does he get beside her by asking for it himself.
+    edit = ["scontrol", "update", f"JobId={waits}", "TresPerTask=gres/shard:a100-2:1"]
+    assert lab.run(edit, user=ben.user, check=False).returncode
+    share = ["sbatch", "-n1", "--tres-per-task=gres/shard:a100-2:1", "--wrap=true"]
+    assert lab.run(share, user=ben.user, check=False).returncode
+    assert asks(lab, waits) == "gres/gpu:1"
     lab.run(["scancel", str(two)])
     lab.wait(waits, "RUNNING", 60)
     assert re.fullmatch(r"gres/shard:a100-[01]:\d+", asks(lab, waits)), asks(lab, waits)
