@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
-from slurm_coloc.core.place.interference import FITTED, Learned, Pair, Whose
+from slurm_coloc.core.place.interference import FITTED, Learned, pairs_on
 from slurm_coloc.core.place.placing import Conditions, Policy, View
 from slurm_coloc.core.place.speeds import BUSY
 from slurm_coloc.core.place.steering import Planned, Running, Snapshot, Waiting
 from slurm_coloc.core.place.steering.gpus import GpuPlan, request_of
+from slurm_coloc.core.records.pairs import PairSpeed
 from slurm_coloc.planning.combos import Combos
 from slurm_coloc.planning.parts import parts
 from slurm_coloc.planning.schedules.anneal import BOTH
@@ -48,7 +49,7 @@ class Planner:
     def __init__(self, policy: Policy, tries: int = 1600) -> None:
         """``policy``: places what no plan names."""
         self._policy, self._tries = policy, tries
-        self._pairs: Mapping[Whose, Pair] = {}
+        self._pairs: Sequence[PairSpeed] = ()
         self._combos = Combos(Learned())
         self._spots: Spots = {}
         self._moment: object = None
@@ -57,10 +58,12 @@ class Planner:
         self._due_s: dict[int, float] = {}
         self._turn = 0
 
-    def know(self, pairs: Mapping[Whose, Pair]) -> None:
+    def know(self, pairs: Sequence[PairSpeed]) -> None:
         """Use what was measured of pairs from the next plan on."""
         if pairs != self._pairs:
-            self._pairs, self._combos = pairs, Combos(Learned(pairs))
+            cards = {pair.card for pair in pairs}
+            on = {card: Learned(pairs_on(card, pairs)) for card in cards}
+            self._pairs, self._combos = pairs, Combos(Learned(pairs_on("", pairs)), on)
 
     def planned(self, snapshot: Snapshot) -> tuple[Snapshot, str]:
         """The snapshot with a plan, and why it has none ("": it has one)."""

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 from slurm_coloc.core.draw import Draw
+from slurm_coloc.planning.combos import Way
 from slurm_coloc.planning.lists import LATE
 from slurm_coloc.planning.schedules.anneal import THROUGHPUT, Goal
 from slurm_coloc.planning.schedules.problem import Problem, Rules, Spot, by_node
@@ -56,11 +57,8 @@ class Now(Problem):
                 budget,
                 snapshot.bounded,
             )
-        alike: dict[tuple[str, float], int] = {}
-        self.alike = [
-            alike.setdefault(slot, len(alike))
-            for slot in zip(snapshot.method, snapshot.fraction, strict=True)
-        ]
+        alike: dict[Way, int] = {}
+        self.alike = [alike.setdefault(way, len(alike)) for way in snapshot.way]
 
     def _be_curious(self, weight: float) -> None:
         """Draw forward one job of each training of which none runs and little is known."""
@@ -92,8 +90,7 @@ class Now(Problem):
 
     def speeds(self, slot: int, kinds: Sequence[int]) -> list[float]:
         """As the problem says."""
-        snapshot = self.snapshot
-        speeds = snapshot.combos.of(snapshot.method[slot], snapshot.fraction[slot], tuple(kinds))[1]
+        speeds = self.snapshot.combos.of(self.snapshot.way[slot], tuple(kinds))[1]
         return [speeds[kind] for kind in kinds]
 
     def _need(self, job: int, slot: int) -> int:

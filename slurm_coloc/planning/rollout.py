@@ -139,9 +139,7 @@ class Rollout:
 
     def _refresh(self, slot: int) -> None:
         snapshot = self.snapshot
-        self.used[slot], self.tables[slot] = snapshot.combos.of(
-            snapshot.method[slot], snapshot.fraction[slot], self.keys[slot]
-        )
+        self.used[slot], self.tables[slot] = snapshot.combos.of(snapshot.way[slot], self.keys[slot])
 
     def _speeds(self) -> None:
         """New speeds of all jobs that a change concerns: of each that on its slowest slot."""
@@ -210,7 +208,7 @@ class Rollout:
         if not snapshot.bounded:
             return True
         kinds = tuple(sorted((*self.keys[slot], snapshot.kind[job])))
-        speeds = snapshot.combos.of(snapshot.method[slot], snapshot.fraction[slot], kinds)[1]
+        speeds = snapshot.combos.of(snapshot.way[slot], kinds)[1]
         return all(
             snapshot.bound[one] * speeds[snapshot.kind[one]] + 1e-9 >= 1.0 for one in (*jobs, job)
         )
@@ -220,7 +218,7 @@ class Rollout:
         snapshot, style = self.snapshot, self.style
         if self.on[slot] and (style.rule == GAIN or style.min_gain > -1.0):
             kinds = tuple(sorted((*self.keys[slot], snapshot.kind[job])))
-            used = snapshot.combos.of(snapshot.method[slot], snapshot.fraction[slot], kinds)[0]
+            used = snapshot.combos.of(snapshot.way[slot], kinds)[0]
             gain = used - self.used[slot]
             if gain < style.min_gain:
                 return None

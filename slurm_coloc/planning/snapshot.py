@@ -8,7 +8,7 @@ from statistics import fmean
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.placing import Conditions, View
 from slurm_coloc.core.place.speeds import BUSY
-from slurm_coloc.planning.combos import Combos
+from slurm_coloc.planning.combos import Combos, Way
 
 #: seconds alone of a job of which nothing is known while nothing is known of any other either:
 #: an hour, of the size of the thesis' trainings (a mean of 2,100 s on 60 jobs)
@@ -29,7 +29,7 @@ class PlanSnapshot:
     on an idle slot only. ``due``: seconds from now by which it should start. ``group``: of those
     who may share. ``barred``: slots that it may not get. ``after``: the job that starts before it,
     -1: none. ``bound``: most slowdown. ``free``: MiB that can be reserved, -1 where no job may
-    join. ``on``: jobs of each slot.
+    join. ``way``: how its jobs share each slot. ``on``: jobs of each slot.
     """
 
     combos: Combos
@@ -56,8 +56,7 @@ class PlanSnapshot:
     for_whole: list[bool] = field(default_factory=list)
     node: list[int] = field(default_factory=list)
     nodes: dict[int, int] = field(default_factory=dict)
-    method: list[str] = field(default_factory=list)
-    fraction: list[float] = field(default_factory=list)
+    way: list[Way] = field(default_factory=list)
     on: list[list[int]] = field(default_factory=list)
 
 
@@ -114,7 +113,7 @@ def _elapse(view: View, snapshot: PlanSnapshot, known: dict[int, int]) -> None:
     speeds: dict[int, float] = {}
     for index, jobs in enumerate(snapshot.on):
         kinds = tuple(sorted(snapshot.kind[job] for job in jobs))
-        table = snapshot.combos.of(snapshot.method[index], snapshot.fraction[index], kinds)[1]
+        table = snapshot.combos.of(snapshot.way[index], kinds)[1]
         for job in jobs:
             speeds[job] = min(speeds.get(job, 1.0), table[snapshot.kind[job]])
     for slot in view.slots:
@@ -200,6 +199,5 @@ def _slot(snapshot: PlanSnapshot, slot: GpuSlot, jobs: list[int]) -> None:
     snapshot.for_whole.append(slot.for_whole)
     snapshot.node.append(slot.node)
     snapshot.nodes[slot.node] = snapshot.nodes.get(slot.node, 0) + 1
-    snapshot.method.append(slot.method)
-    snapshot.fraction.append(slot.fraction)
+    snapshot.way.append(Way(slot.method, slot.fraction, slot.card))
     snapshot.on.append(jobs)

@@ -95,7 +95,8 @@ class GpuSlot:
     job that wants a GPU for itself may have it. ``half_mib``: memory of each of the two MIG
     instances that an idle GPU can be cut into (0: never), and ``half``: their fraction.
     ``multi_user``: its MPS server serves several users at once. ``host``: its node's CPUs and
-    memory; None: not known, never short.
+    memory; None: not known, never short. ``card``: NVML's name of the GPU, "" where that is not
+    known.
 
     ``reserved_mib``: of its jobs and of those on compute instances of the same memory. ``smact``:
     sum of its jobs' activities alone. ``whole``: a resident has it for itself. ``settled``: False
@@ -122,6 +123,7 @@ class GpuSlot:
     half: float = 1.0
     multi_user: bool = True
     host: Host | None = None
+    card: str = ""
 
     @property
     def idle(self) -> bool:

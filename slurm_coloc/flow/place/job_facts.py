@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plan knows of the jobs: their times, by their logs or their owners' earlier runs of the
 same model with the same options, and how busy each keeps a GPU, as it was measured while it was
-alone there."""
+alone there. What one card measured says nothing of another one."""
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median, pstdev
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ FRESH_S = 60.0
 LEAST, ONE = 0.1, 0.3
 MOST = 4096
 K = TypeVar("K")
+V = TypeVar("V")
 #: SM activities (ratio) that jobs beside others would have alone, by job and restart
 Activities = Callable[[], Mapping[tuple[int, int], float]]
 
@@ -40,9 +41,11 @@ class JobFacts:
         self._store, self._live, self._window_s = store, live, window_s
         self._beside = activities
         self._alone: dict[tuple[int, int], float] = {}
-        # by training, of jobs that run: their SM activity, and all the seconds that they take
-        self._of_training: dict[str, float] = {}
+        # of jobs that run: their SM activity by training and card, and by training all the seconds
+        # that they take
+        self._of_training: dict[tuple[str, str], float] = {}
         self._takes: dict[str, float] = {}
+        self._cards: dict[Sequence[str], frozenset[str]] = {}
         self._known: dict[str, tuple[float, list[float]]] = {}
 
     def left_s(self, job: Queued, decision: str, training: str, now_s: float) -> float | None:
@@ -60,21 +63,38 @@ class JobFacts:
 
     def smact(self, job: Queued, training: str) -> float | None:
         """The SM activity (ratio) that a running job had alone on its GPU, for as long as the
-        figures are means over; else what another one of its ``training`` had last, or what its part
-        of a GPU tells."""
+        figures are means over; else what another one of its ``training`` had last on such a card,
+        or what its part of a GPU tells."""
         beat, run = self._live.of(job.nodes), (job.job_id, job.restarts)
         if beat and job.start_s is not None and beat[0] - job.start_s > self._window_s:
             for gpu in beat[1]:
                 if [one.job_id for one in gpu.jobs] == [job.job_id] and gpu.smact is not None:
                     _note(self._alone, run, gpu.smact)
-                    _note(self._of_training, training, gpu.smact)
-        found = self._alone.get(run, self.expected_smact(training))
+                    if training:
+                        _note(self._of_training, (training, gpu.name), gpu.smact)
+        found = self._alone.get(run, self.expected_smact(training, (job.nodes,)))
         return self._beside().get(run) if found is None else found
 
-    def expected_smact(self, training: str) -> float | None:
-        """What a job of this ``training`` had last, alone on its GPU; None where that is not
-        known."""
-        return self._of_training.get(training) if training else None
+    def expected_smact(self, training: str, nodes: Sequence[str]) -> float | None:
+        """What a job of this ``training`` had last, alone on a card as one of these nodes has: the
+        most of several; None where that is not known."""
+        if not training or not self._of_training:
+            return None
+        known = (self._of_training.get((training, card)) for card in self._cards_of(nodes))
+        return max((one for one in known if one is not None), default=None)
+
+    def _cards_of(self, nodes: Sequence[str]) -> frozenset[str]:
+        """NVML's names of the GPUs of these nodes, as their agents tell them."""
+        found = self._cards.get(nodes)
+        if found is None:
+            beats = (self._live.of(node) for node in nodes)
+            found = frozenset(gpu.name for beat in beats if beat for gpu in beat[1])
+            _note(self._cards, nodes, found)
+        return found
+
+    def begin(self) -> None:
+        """A new round: nodes and their cards come and go."""
+        self._cards.clear()
 
     def expected(
         self, decision: str, training: str, limit_s: float | None
@@ -107,7 +127,7 @@ def owned_training(job: Queued, decision: StoredDecision) -> str:
     return f"{job.uid}:{found}" if found else ""
 
 
-def _note(known: dict[K, float], name: K, value: float) -> None:
+def _note(known: dict[K, V], name: K, value: V) -> None:
     """Remember a figure; none of a training that is not known."""
     if len(known) >= MOST:
         known.clear()

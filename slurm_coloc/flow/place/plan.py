@@ -3,16 +3,13 @@
 
 import math
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
 from slurm_coloc.adapters.store import Store
-from slurm_coloc.core.place.interference import Pair, Whose
 from slurm_coloc.core.place.placing import Policy
 from slurm_coloc.core.place.steering import Snapshot
-from slurm_coloc.core.records.pairs import PairSpeed
 
 if TYPE_CHECKING:
     from slurm_coloc.planning.live import Planner
@@ -34,7 +31,7 @@ class Plan:
         """Read what was measured of pairs, once a minute."""
         if self._planner is not None and time.monotonic() - self._read_s > FRESH_S:
             self._read_s = time.monotonic()
-            self._planner.know(_pairs(store.pairs.newest()))
+            self._planner.know(store.pairs.newest())
 
     def of(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with a plan, where there is one; why there is none is logged once."""
@@ -45,16 +42,6 @@ class Plan:
             self._said = why
             log.warning("place", result="not planned", reason=why) if why else None
         return planned
-
-
-def _pairs(rows: Sequence[PairSpeed]) -> dict[Whose, Pair]:
-    """By whose they are; the cards are taken together, each by its runs."""
-    sums: dict[Whose, tuple[float, float]] = {}
-    for row in rows:
-        whose = f"{row.uid}:{row.training}", row.beside, row.method
-        runs, logs = sums.get(whose, (0.0, 0.0))
-        sums[whose] = runs + row.runs, logs + row.runs * row.log_speed
-    return {whose: Pair(math.exp(logs / runs), runs) for whose, (runs, logs) in sums.items()}
 
 
 def _planner(policy: Policy) -> "Planner":

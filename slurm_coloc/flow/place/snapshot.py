@@ -89,6 +89,8 @@ class Sources:
         asks_gpus = [job async for job in _paced(queue) if gpus_of(job)]
         waiting = await asyncio.to_thread(order.sort, [job for job in asks_gpus if job.waits])
         self.memory.forget(queue)
+        if self.facts is not None:
+            self.facts.begin()
         on_nodes = (job for job in asks_gpus if not job.waits and job.nodes)
         running = [self._running(job, lookup, now) async for job in _paced(on_nodes)]
         wait = [
@@ -115,6 +117,7 @@ class Sources:
                     figure.free_mib if figure else 0,
                     figure.smact if figure else None,
                     closed=figure is not None and figure.uuid in closed,
+                    card=figure.name if figure else "",
                 )
             )
         return Node(
@@ -211,7 +214,7 @@ class Sources:
         smact, training = decision.smact if decision else None, ""
         if self.facts is not None and decision is not None:
             training = owned_training(job, decision)
-            smact = self.facts.expected_smact(training) or smact
+            smact = self.facts.expected_smact(training, nodes) or smact
             expected = self.facts.expected(decision.id, training, job.limit_s)
         since = self.memory.since.get(key(job))
         if since is None and ours and (pin or at_gate):

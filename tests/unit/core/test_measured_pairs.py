@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interference model that measured pairs correct."""
 
+from dataclasses import replace
+from math import exp, log
 from typing import Any
 
 import pytest
@@ -8,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_coloc.core.place.activity import Activity
-from slurm_coloc.core.place.interference import FITTED, Learned, Pair, Whose
+from slurm_coloc.core.place.interference import FITTED, Learned, Pair, Whose, pairs_on
+from slurm_coloc.core.records.pairs import PairSpeed
 
 A, B, C = (
     Activity(smact, fingerprint=f"1000:{name}")
@@ -51,6 +54,41 @@ def test_in_a_group_each_pair_counts() -> None:
     slower, faster = (model(speed, 20.0).speeds([A, B, C]) for speed in (0.3, 1.0))
     assert slower[0] < prior[0] < faster[0]
     assert slower[1:] == faster[1:] == prior[1:]
+
+
+ROW = PairSpeed(
+    uid=1000,
+    training="a",
+    beside="b",
+    card="A100",
+    method="mps",
+    runs=3.0,
+    log_speed=log(0.5),
+    at_s=0.0,
+)
+
+
+def test_on_its_own_card_a_run_is_a_run() -> None:
+    assert pairs_on("A100", [ROW]) == {("1000:a", "b", "mps"): Pair(pytest.approx(0.5), 3.0)}
+
+
+@pytest.mark.parametrize("card", ["T4", ""])
+def test_another_card_s_runs_say_less_than_one(card: str) -> None:
+    for runs in (1.0, 20.0, 1e9):
+        (pair,) = pairs_on(card, [replace(ROW, runs=runs)]).values()
+        assert pair.speed == pytest.approx(0.5)
+        assert 0.2 <= pair.runs <= 0.25
+    prior, there = FITTED.speeds([A, B])[0], Learned(pairs_on(card, [ROW])).speeds([A, B])[0]
+    here = Learned(pairs_on("A100", [ROW])).speeds([A, B])[0]
+    assert here < there < prior
+    assert prior - there < 0.5 * (prior - here)
+
+
+def test_both_cards_count_by_what_they_say() -> None:
+    (pair,) = pairs_on("T4", [ROW, replace(ROW, card="T4", log_speed=log(0.9))]).values()
+    foreign = 1.0 / (4.0 + 1.0 / 3.0)
+    assert pair.runs == pytest.approx(3.0 + foreign)
+    assert pair.speed == pytest.approx(exp((3 * log(0.9) + foreign * log(0.5)) / pair.runs))
 
 
 RATIOS = st.floats(0.01, 1.0)

@@ -2,13 +2,14 @@
 """A plan of the whole queue, carried out: each start is checked by what is so now, and only equal
 jobs go first."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slurm_coloc.core.place.interference import Pair
 from slurm_coloc.core.place.steering import Act, Answer, Planned, Running, Snapshot, Why
+from slurm_coloc.core.records.pairs import PairSpeed
 from slurm_coloc.planning.live import GPUS, PARTS, STALE_S, Planner
 from slurm_coloc.planning.schedules.native import built
 from slurm_coloc.policies import policy
@@ -181,6 +182,41 @@ def test_the_job_that_ends_soon_is_waited_for() -> None:
     assert found[1].gpus == (0,)
 
 
+def measured(card: str, well: str, speed: float = 1.0) -> list[PairSpeed]:
+    """Of the trainings a, b and c on a card: two go ``well`` together, all others at 0.5."""
+    return [
+        PairSpeed(
+            uid=1000,
+            training=one,
+            beside=other,
+            card=card,
+            method="mps",
+            runs=20.0,
+            log_speed=math.log(speed if {one, other} == set(well) else 0.5),
+            at_s=0.0,
+        )
+        for one in "abc"
+        for other in "abc"
+    ]
+
+
+@searches
+@pytest.mark.parametrize("cards", [("A100", "T4"), ("T4", "A100")])
+def test_what_a_pair_is_like_on_one_card_is_not_so_on_another(cards: tuple[str, str]) -> None:
+    """a and b go well together on an A100, b and c nearly as well on a T4 alone."""
+    jobs = [
+        waiting(number, 10, smact=0.5, expected_s=3000.0, training=f"1000:{name}")
+        for number, name in ((1, "a"), (2, "b"), (3, "c"))
+    ]
+    there = [replace(device(place), card=card) for place, card in enumerate(cards)]
+    for better, other in (("A100", "T4"), ("T4", "A100")):
+        planner = Planner(policy("auto"))
+        planner.know(measured(better, "ab") + measured(other, "bc", 0.6))
+        found = made(world(*jobs, nodes=(node("n1", *there),)), planner)
+        assert found[1].gpus == found[2].gpus == (cards.index(better),)
+        assert found[3].gpus == (cards.index(other),)
+
+
 @searches
 def test_pairs_that_were_measured_decide_who_goes_together() -> None:
     """By the model alone all three are alike; what was measured parts two of them."""
@@ -190,14 +226,7 @@ def test_pairs_that_were_measured_decide_who_goes_together() -> None:
     ]
     for first, other in (("a", "b"), ("b", "c"), ("a", "c")):
         planner = Planner(policy("auto"))
-        both = {(first, other), (other, first)}
-        planner.know(
-            {
-                (f"1000:{one}", another, "mps"): Pair(1.0 if (one, another) in both else 0.5, 20.0)
-                for one in "abc"
-                for another in "abc"
-            }
-        )
+        planner.know(measured("", first + other))
         found = made(world(*jobs), planner)
         gpus = {name: found[number].gpus for number, name in ((1, "a"), (2, "b"), (3, "c"))}
         assert gpus[first] == gpus[other] and len(set(gpus.values())) == 2

@@ -31,12 +31,37 @@ def facts(store: Store, *jobs: int, progress: tuple[dict[str, Any], ...] = ()) -
 
 def test_an_activity_is_of_all_jobs_like_it(store: Store) -> None:
     known = facts(store, 7)
-    assert known.expected_smact(LIKE_IT) is None
+    assert known.expected_smact(LIKE_IT, ("n1",)) is None
     assert known.smact(RUNS, LIKE_IT) == 0.7
-    assert known.expected_smact(LIKE_IT) == 0.7
-    assert known.smact(replace(RUNS, job_id=8, nodes="n2"), LIKE_IT) == 0.7
-    assert known.expected_smact("1001:like-it") is None
-    assert known.expected_smact("") is None
+    assert known.expected_smact(LIKE_IT, ("n1",)) == 0.7
+    assert known.smact(replace(RUNS, job_id=8), LIKE_IT) == 0.7
+    assert known.expected_smact("1001:like-it", ("n1",)) is None
+    assert known.expected_smact("", ("n1",)) is None
+
+
+def test_an_activity_is_of_one_kind_of_card(store: Store) -> None:
+    """n1 has an A100, n2 a T4, on which the same training is busier, n3 both, n4 was not heard."""
+    live = Live(store)
+    for name, cards in (("n1", ("A100",)), ("n2", ("T4",)), ("n3", ("T4", "A100"))):
+        gpus = [
+            {
+                "uuid": f"GPU-{name}-{card}", "name": card, "total_mib": 16000, "free_mib": 9000,
+                "smact": 0.4 if card == "A100" else 0.9,
+                "jobs": [{"job_id": 7 if name == "n1" else 8, "mib": 3000}],
+            }
+            for card in cards
+        ]  # fmt: skip
+        live.take(name, {"gpus": gpus})
+    known = JobFacts(store, live, WINDOW_S)
+    known.begin()
+    assert known.smact(RUNS, LIKE_IT) == 0.4
+    assert known.expected_smact(LIKE_IT, ("n1",)) == known.expected_smact(LIKE_IT, ("n3",)) == 0.4
+    assert known.expected_smact(LIKE_IT, ("n2",)) is None, "measured on no such card"
+    assert known.expected_smact(LIKE_IT, ("n4",)) is None
+    assert known.smact(replace(RUNS, job_id=8, nodes="n2"), LIKE_IT) == 0.9
+    assert known.expected_smact(LIKE_IT, ("n2",)) == 0.9
+    assert known.expected_smact(LIKE_IT, ("n1", "n2")) == 0.9, "it may get either"
+    assert known.expected_smact(LIKE_IT, ("n1",)) == 0.4
 
 
 def test_an_activity_is_measured_alone_and_for_a_while(store: Store) -> None:
@@ -50,7 +75,7 @@ def test_beside_others_its_part_of_the_gpu_tells(store: Store) -> None:
     known = JobFacts(store, live, WINDOW_S, lambda: {(7, 0): 0.45})
     assert known.smact(RUNS, LIKE_IT) == 0.45
     assert known.smact(replace(RUNS, job_id=8), LIKE_IT) is None
-    assert known.expected_smact(LIKE_IT) is None, "a division is no measurement of others"
+    assert known.expected_smact(LIKE_IT, ("n1",)) is None, "a division is no measurement of others"
 
 
 def test_a_log_tells_the_time_of_jobs_like_it(store: Store) -> None:

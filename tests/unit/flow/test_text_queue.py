@@ -69,7 +69,7 @@ def test_users_whose_texts_took_too_much_leave_a_worker_to_the_others(faulty: No
         for task in more:
             task.cancel()
 
-    with_estimates(work, cpu_limit_ms=200)
+    with_estimates(work, cpu_limit_ms=600)  # an honest text takes 200 on a busy machine
 
 
 def test_the_same_text_at_the_same_time_is_estimated_once(faulty: None) -> None:

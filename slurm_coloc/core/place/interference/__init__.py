@@ -11,7 +11,7 @@ from typing import Protocol
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference.fitted import FITTED, Fitted
-from slurm_coloc.core.place.interference.learned import Learned, Pair, Whose
+from slurm_coloc.core.place.interference.learned import Learned, Pair, Whose, pairs_on
 from slurm_coloc.core.place.interference.product import PRODUCT, Product
 from slurm_coloc.core.place.interference.reference import REFERENCE, Reference
 from slurm_coloc.errors import UsageFault
@@ -30,6 +30,7 @@ __all__ = [
     "Reference",
     "Whose",
     "model",
+    "pairs_on",
 ]
 
 #: how kernels of several jobs share a GPU

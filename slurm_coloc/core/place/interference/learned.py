@@ -3,19 +3,24 @@
 
 A prior says what it says of every pair; runs that were measured beside each other correct it, the
 more of them the more. Of larger groups no measurement says anything: there each neighbour's pair
-counts by how far it is from the prior.
+counts by how far it is from the prior. What was measured on another card counts less than one run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
 
 from slurm_coloc.core.place.activity import Activity
 from slurm_coloc.core.place.interference.fitted import FITTED, Fitted
+from slurm_coloc.core.records.pairs import PairSpeed
 
 #: runs that the prior counts for. An error of 0.08 of a speed is the prior's (pairs left out,
 #: estimator/interference/README.md), 0.05 that of one measured speed: (0.05 / 0.08)^2
 PRIOR_RUNS = 0.4
+#: The variance of a speed from card to card, in that of one measured speed: the same pairs on two
+#: cards differed by 0.10 in their speeds' logarithms (estimator/interference/README.md): (0.10 /
+#: 0.05)^2
+CARD_RUNS = 4.0
 #: OWNER:TRAINING, the neighbour's TRAINING, and the method. A log may claim anything: what it shows
 #: is believed of its owner's jobs alone.
 Whose = tuple[str, str, str]
@@ -27,6 +32,18 @@ class Pair:
 
     speed: float
     runs: float
+
+
+def pairs_on(card: str, rows: Iterable[PairSpeed]) -> dict[Whose, Pair]:
+    """What is known of pairs on a card (NVML's name; "": none that was measured on). However many
+    runs another card had, they say no more than a part of one run here."""
+    sums: dict[Whose, tuple[float, float]] = {}
+    for row in rows:
+        whose = f"{row.uid}:{row.training}", row.beside, row.method
+        here = row.runs if row.card == card else 1.0 / (CARD_RUNS + 1.0 / row.runs)
+        runs, logs = sums.get(whose, (0.0, 0.0))
+        sums[whose] = runs + here, logs + here * row.log_speed
+    return {whose: Pair(exp(logs / runs), runs) for whose, (runs, logs) in sums.items()}
 
 
 @dataclass(frozen=True, slots=True)

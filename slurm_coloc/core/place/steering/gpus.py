@@ -123,6 +123,7 @@ class GpuPlan:
             gpu=index,
             multi_user=rules.multi_user,
             host=host,
+            card=device.card,
         )
         if device.closed:
             self._closed.add(index)

@@ -10,7 +10,7 @@ from slurm_coloc.core.place.placing import ShareWith
 IdleFirst = Literal["auto"] | bool
 
 #: of a recorded snapshot; goes up with any change of Snapshot or Answer
-RECORDING_SCHEMA = 4
+RECORDING_SCHEMA = 5
 
 
 class Act(StrEnum):
@@ -69,7 +69,8 @@ class Rules:
 class Device:
     """One GPU: its shards, how many are taken, or that it is taken whole. ``kind``: its own gres
     type. ``age_s``: of its telemetry (None: there is none); ``smact``: None where not known;
-    ``closed``: a slowdown limit allows no further neighbour there."""
+    ``closed``: a slowdown limit allows no further neighbour there. ``card``: NVML's name of it, ""
+    where no agent has told it."""
 
     kind: str
     shards: int
@@ -79,6 +80,7 @@ class Device:
     free_mib: int = 0
     smact: float | None = None
     closed: bool = False
+    card: str = ""
 
 
 @dataclass(frozen=True, slots=True)
