@@ -41,6 +41,8 @@ class Floor:
     def pool_holds(self, request: PlaceRequest) -> bool:
         """Whether shared GPUs could ever hold a job: so many of one node, if any node has so many,
         and large enough."""
+        if self._setting.most_gpus is not None and request.gpus > self._setting.most_gpus:
+            return False
         case = (request.gpus, request.need_mib or 0)
         known = self._holds.get(case)
         if known is None:

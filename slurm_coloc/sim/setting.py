@@ -104,7 +104,7 @@ class Setting:
     trainings whose log shows, once they run, how long they take (sim/forecast); None: what the
     policy was made for, nothing but with best. ``learn_peaks``: the memory that ended runs of the
     same name took counts more than an estimate. ``pool``: so many GPUs are shared, the first ones;
-    None: all. ``record``: keep what pictures need. ``size_budget``: pool.compute_budget where
+    None: all. ``most_gpus``: jobs of more get whole GPUs. ``record``: keep what pictures need. ``size_budget``: pool.compute_budget where
     shares are sized by SM activity too (pool.size_by_smact); None: by memory alone.
     """
 
@@ -132,6 +132,7 @@ class Setting:
     logs: float | None = None
     learn_peaks: bool = False
     pool: int | None = None
+    most_gpus: int | None = None
     settle: bool = False
     record: bool = False
     size_budget: float | None = None

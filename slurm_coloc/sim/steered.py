@@ -148,7 +148,9 @@ def steered_setting(setting: Setting, policy: Steered) -> Setting:
     conditions = replace(setting.conditions, margin_mib=0, smact_at_most=gate if gate < 1 else None)
     logs = LOGS if policy.plans and setting.logs is None else setting.logs
     pace = replace(setting.pace, tick_s=policy.times.poll_s)
-    return replace(setting, conditions=conditions, pace=pace, logs=logs)
+    # A share that only its pin keeps from other users' GPUs has one (core/decide/decide).
+    most = 1 if policy.rules.share_with != "anyone" else setting.most_gpus
+    return replace(setting, conditions=conditions, pace=pace, logs=logs, most_gpus=most)
 
 
 def steered_assumes(setting: Setting, policy: Steered) -> list[str]:
@@ -166,4 +168,6 @@ def steered_assumes(setting: Setting, policy: Steered) -> list[str]:
             f"its log, for {setting.logs:.0%} of the trainings, and from " if setting.logs else ""
         )
         said[0] += f", and how long it takes from {logs}ended ones like it (--logs)"
+    if setting.most_gpus is not None:
+        said.append(f"{policy.name}: jobs of several GPUs get whole ones, for colocd pins none")
     return said

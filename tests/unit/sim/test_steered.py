@@ -99,6 +99,20 @@ def test_a_run_leaves_nothing_to_the_next() -> None:
     assert first == again
 
 
+@pytest.mark.parametrize(("share_with", "beside"), [("user", False), ("anyone", True)])
+def test_a_job_of_several_gpus_is_pinned_to_none(share_with: str, beside: bool) -> None:
+    """Where its pin alone keeps a job from other users it has whole GPUs, as colocd says."""
+    jobs = [
+        job(1, gpus=2, user="ada", smact=0.3, run_s=2000),
+        job(2, submit_s=100, user="ada", smact=0.1, run_s=100),
+    ]
+    how = steered(share_with=share_with)
+    found = play(jobs, "2xa100-40gb", how)
+    assert (start_s(found[2]) < 110) == beside
+    said = steered_assumes(steered_setting(Setting(), how), how)
+    assert ("jobs of several GPUs get whole ones" in said[-1]) != beside
+
+
 def test_mig_devices_are_not_pinned() -> None:
     with pytest.raises(UsageFault, match="steered: colocd pins jobs to GPUs"):
         play([job(1)], "1xa100-40gb:3g.20gb+4g.20gb", steered())
