@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_coloc.core.decide.slowdown import FULL
+from slurm_coloc.core.place.gate_wait import ahead_s
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.placing import View
 from slurm_coloc.core.place.steering import Device, Node, Pin, Rules, Running, Snapshot, Waiting
 
 #: what colocd may use of a node whose CPUs and memory the simulator does not count
 ANY_CPUS, ANY_MIB = 10**6, 10**9
-#: intervals that a job is not eligible which waits at the gate (flow/place/memory.AHEAD), and the
-#: second that it adds
-PARKED, MORE_S = 3, 1.0
+#: that colocd adds to core/place/gate_wait.ahead_s, in which a job at the gate is not eligible
+MORE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Times:
     a job's memory shows."""
 
     poll_s: float = 5.0
-    parked_s: float = PARKED * 5.0 + MORE_S
+    parked_s: float = ahead_s(5.0) + MORE_S
     limit_s: float | None = None
     shows_s: float = 45.0
 

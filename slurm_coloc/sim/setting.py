@@ -104,8 +104,9 @@ class Setting:
     trainings whose log shows, once they run, how long they take (sim/forecast); None: what the
     policy was made for, nothing but with best. ``learn_peaks``: the memory that ended runs of the
     same name took counts more than an estimate. ``pool``: so many GPUs are shared, the first ones;
-    None: all. ``most_gpus``: jobs of more get whole GPUs. ``record``: keep what pictures need. ``size_budget``: pool.compute_budget where
-    shares are sized by SM activity too (pool.size_by_smact); None: by memory alone.
+    None: all. ``most_gpus``: jobs of more get whole GPUs. ``record``: keep what pictures
+    need. ``size_budget``: pool.compute_budget where shares are sized by SM activity too
+    (pool.size_by_smact); None: by memory alone.
     """
 
     conditions: Conditions = Conditions()

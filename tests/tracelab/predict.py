@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from slurm_coloc.core.place.gate_wait import ahead_s
 from slurm_coloc.core.place.gpu_slot import INF, PlaceRequest
 from slurm_coloc.core.place.interference import REFERENCE
 from slurm_coloc.core.place.placing import Policy
@@ -13,7 +14,7 @@ from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Outcome
 from slurm_coloc.sim.policies import policy
-from slurm_coloc.sim.polled import MORE_S, PARKED, Knows, Times
+from slurm_coloc.sim.polled import MORE_S, Knows, Times
 from slurm_coloc.sim.power import Power
 from slurm_coloc.sim.setting import Pace, Recovery, Setting
 from slurm_coloc.sim.steered import Steered
@@ -89,7 +90,7 @@ def steered(jobs: Sequence[Submission], way: Way, machine: str, scale: Scale) ->
     )
     times = Times(
         poll_s=scale.of_trace(scale.look_s),
-        parked_s=scale.of_trace(int(PARKED * scale.look_s) + MORE_S),
+        parked_s=scale.of_trace(int(ahead_s(scale.look_s)) + MORE_S),
         limit_s=scale.of_trace(LIMIT_MIN * 60.0),
         shows_s=scale.start_of_trace_s + RAMP_S,
     )

@@ -2,9 +2,10 @@
 """What a site's [placement] is in a simulation."""
 
 from slurm_coloc.config import Config
+from slurm_coloc.core.place.gate_wait import ahead_s
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.sim.policies import policy as policy_named
-from slurm_coloc.sim.polled import MORE_S, PARKED, Times
+from slurm_coloc.sim.polled import MORE_S, Times
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.steered import Steered
 
@@ -38,6 +39,6 @@ def steered_by(config: Config, setting: Setting, *, plans: bool) -> Steered:
         idle_first=keys.idle_first or place.idle_first,
         reorder=plans,
     )
-    waits_s = PARKED * place.interval_s + MORE_S
+    waits_s = ahead_s(place.interval_s) + MORE_S
     times = Times(place.interval_s, waits_s, shows_s=setting.launch_s + setting.ramp_s)
     return Steered(policy_named(rules.policy), rules, times, plans)

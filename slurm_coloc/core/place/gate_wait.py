@@ -12,6 +12,15 @@ from enum import StrEnum
 
 from slurm_coloc.core.slurm.cluster import ClusterShape
 
+#: A start time of ours lies so many rounds ahead, and so many seconds at least: on a busy machine a
+#: round of a second comes four seconds late, and the job would have started.
+AHEAD, LEAST_S = 3, 15.0
+
+
+def ahead_s(interval_s: float) -> float:
+    """Seconds that a start time of ours lies ahead, with so many from one round to the next."""
+    return max(AHEAD * interval_s, LEAST_S)
+
 
 class Way(StrEnum):
     START = "start"  # a future start time, renewed

@@ -29,7 +29,7 @@ log = structlog.get_logger()
 READ_S = 1.0  # for one log
 CPU_S = 1.0
 MEMORY = 64 * 2**20  # more than the child has at its begin
-SKIP_S = 600.0  # without a try, after one that took too long
+FIRST_S, SKIP_S = 60.0, 600.0  # without a try, after one that took too long, and after many
 MOST = 64  # runs in a heartbeat
 
 
@@ -40,6 +40,7 @@ class _Watched:
         self.job = job
         self.progress = Progress()
         self.not_before_s = 0.0
+        self.late = 0  # tries without an answer, one after the other
         self.why = ""
 
 
@@ -87,10 +88,11 @@ class LogProgress:
             said = str(getattr(err, "message", "") or getattr(err, "strerror", "") or err)
         if isinstance(said, Said):
             one.progress.see(time.time(), said)
-            one.why = ""
+            one.why, one.late = "", 0
             return
         if said == NO_ANSWER:
-            one.not_before_s = time.monotonic() + SKIP_S
+            one.not_before_s = time.monotonic() + min(SKIP_S, FIRST_S * 2.0**one.late)
+            one.late += 1
         if said != one.why:  # the same reason is logged once
             one.why = said
             log.info("time left", jobid=one.job.job_id, reason=said[:120])

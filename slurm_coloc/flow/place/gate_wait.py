@@ -20,7 +20,7 @@ from slurm_coloc.core.slurm.cluster import ClusterShape
 from slurm_coloc.core.slurm.job import decision_in
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import Context
-from slurm_coloc.flow.place.memory import AHEAD, Memory, key
+from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.node_gate import NodeGate
 from slurm_coloc.flow.place.requests import shards_of
 
@@ -29,6 +29,7 @@ log = structlog.get_logger()
 # Slurm's reasons: the job waits for a constraint; Slurm takes it for impossible.
 WAITS, IMPOSSIBLE = "Constraints", "BadConstraints"
 WITHOUT_END = float("inf")
+RENEWED = 2 / 3  # a start time is renewed when it is nearer than this part of it
 # Jobs wait for these also where a start time costs them their age (docs/adr/0021).
 ALL_THE_SAME = (Why.BOUND, Why.WHOLE)
 Fields = dict[str, str | int]
@@ -53,7 +54,7 @@ class GateWait:
         return {} if way_of(shape) is Way.EXTRA else self._later()
 
     def _later(self) -> Fields:
-        return {"begin_time": int(time.time() + AHEAD * self._memory.interval_s) + 1}
+        return {"begin_time": int(time.time() + self._memory.ahead_s) + 1}
 
     async def wait(self, shape: ClusterShape, job: Queued, waiting: Waiting, why: Why) -> Fields:
         """Keep a job waiting; {} where that would cost its age (docs/adr/0021). Raises
@@ -70,10 +71,10 @@ class GateWait:
             return {} if extra == wanted else {"Extra": wanted}
         if until_s is None and way_of(shape) is Way.NONE and why not in ALL_THE_SAME:
             return {}  # one that has waited so since its submission has no age to lose
-        if until_s is not None and until_s - now >= (AHEAD - 1) * self._memory.interval_s:
+        if until_s is not None and until_s - now >= RENEWED * self._memory.ahead_s:
             return {}
-        self._memory.waits_until[key(job)] = now + AHEAD * self._memory.interval_s
-        return {"StartTime": f"now+{int(AHEAD * self._memory.interval_s) + 1}"}
+        self._memory.waits_until[key(job)] = now + self._memory.ahead_s
+        return {"StartTime": f"now+{int(self._memory.ahead_s) + 1}"}
 
     async def go(self, job: Queued) -> Fields:
         """Release a job that waited. Raises SlurmError."""

@@ -5,15 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slurm_coloc.core.place.gate_wait import ahead_s
 from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.job import decision_in
 
 FEW = 4096  # decisions: fewer are not worth a check
 
-
-# A start time of ours is this many intervals ahead, and renewed before it comes.
-AHEAD = 3
 #: A round of a long queue takes slurmctld seconds: the pause behind it is so many times as long,
 #: but no longer than MOST_S. One pause differs from the last by so much at most: a start time of
 #: ours must not come before the next round, nor lie so far ahead that it is taken for its owner's.
@@ -46,6 +44,11 @@ class Memory:
     free: set[tuple[str, int]] = field(default_factory=set)
     decisions: dict[str, StoredDecision] = field(default_factory=dict)
     unpinned: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def ahead_s(self) -> float:
+        """Seconds that a start time of ours lies ahead; it is renewed before it comes."""
+        return ahead_s(self.interval_s)
 
     def paced(self, least_s: float, took_s: float) -> None:
         """Note how long a round took. ``least_s``: placement.interval_s."""

@@ -23,7 +23,7 @@ from slurm_coloc.core.slurm.pending import resources_may_bind
 from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
 from slurm_coloc.flow.place.changes import owners_nodes, unpinned_shards
 from slurm_coloc.flow.place.job_facts import JobFacts, owned_training
-from slurm_coloc.flow.place.memory import AHEAD, Memory, key
+from slurm_coloc.flow.place.memory import Memory, key
 from slurm_coloc.flow.place.requests import (
     NodeLookup,
     gpus_of,
@@ -273,7 +273,7 @@ class Sources:
         decision = self._decision(job.admin_comment) if job.reason == "BeginTime" else None
         if decision is None:
             return False
-        if (job.start_s or now) > now + AHEAD * self.memory.interval_s + 2:
+        if (job.start_s or now) > now + self.memory.ahead_s + 2:
             self.memory.waits_until.pop(key(job), None)
             self.memory.begun.discard(decision.id)
             return False

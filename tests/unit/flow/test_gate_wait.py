@@ -19,6 +19,7 @@ from slurm_coloc.core.decide.rewrite import Rewrite
 from slurm_coloc.core.place.gate_wait import Way, age_counts, way_of
 from slurm_coloc.core.slurm.binding import Gpu
 from slurm_coloc.flow.cluster.context import ShareRequest
+from slurm_coloc.flow.place.memory import key
 from tests.unit.flow.placers import (
     AGES,
     CHANGE,
@@ -185,3 +186,21 @@ def test_a_start_time_that_an_owner_set_at_the_gate_stays(store: Store, tmp_path
     slurm.uses = [replace(use, gpus=(Gpu(0, 39), Gpu(0, 39))) for use in slurm.uses]
     run(one, 2)
     assert len(slurm.updates) == 1
+
+
+@pytest.mark.parametrize(("interval_s", "ahead_s"), [(1.0, 15), (5.0, 15), (20.0, 60)])
+def test_a_round_that_comes_late_lets_no_job_start(
+    store: Store, tmp_path: Path, interval_s: float, ahead_s: int
+) -> None:
+    """A start time is three rounds ahead, and 15 s at least: on a busy machine a round of
+    a second came four seconds late. It is renewed when a third has gone."""
+    slurm = Slurm(JOB)
+    crowded(slurm)
+    one = placer(store, slurm, tmp_path, smact_gate=0.05, interval_s=interval_s)
+    wait = ("7", {"StartTime": f"now+{ahead_s + 1}"})
+    run(one)
+    assert slurm.updates == [wait]
+    for gone, known in ((0.2, 1), (0.4, 2)):
+        one._memory.waits_until[key(JOB)] = time.time() + (1 - gone) * ahead_s
+        run(one)
+        assert slurm.updates == [wait] * known
