@@ -123,7 +123,7 @@ class AtSubmit:
             if found is change:
                 self._note(submitted, f"waits: {REASONS[answer.why]}")
             found = replace(found, fields=found.fields | waits)
-            self._memory.begun.add(submitted.decision_id)
+            self._memory.begun[submitted.decision_id] = answer.why
         else:
             return self._unpinned(submitted, shape, shards, REASONS[answer.why])
         self._recording.add(extended, answers)
@@ -136,7 +136,7 @@ class AtSubmit:
         waits = self._gate_wait.until_a_round(shape)
         if not waits or not simple(submitted.request, submitted.decision):
             return found
-        self._memory.begun.add(submitted.decision_id)
+        self._memory.begun[submitted.decision_id] = None
         return replace(found, fields=found.fields | waits)
 
     def _quick(self, snapshot: Snapshot) -> bool:

@@ -172,7 +172,6 @@ class Placer:
     async def _apply(self, shape: ClusterShape, answer: Answer, subject: Subject) -> bool | None:
         """Carry out an answer; whether that changed anything, None where Slurm refused it."""
         job = subject.job
-        first = key(job) not in self._memory.waits_until
         if answer.why is Why.GAVE_UP:
             self._memory.given_up.add(key(job))
             if answer.act is Act.PIN:  # each GPU is tried for as long
@@ -187,9 +186,8 @@ class Placer:
                 fields |= await self.gate_wait.wait(shape, job, subject.waiting, answer.why)
             else:
                 fields |= await self.gate_wait.go(job)
-            if not fields:
-                return False
-            await self._slurm.update(job.handle, **fields)
+            if fields:
+                await self._slurm.update(job.handle, **fields)
         except SlurmError as err:
             self.gate_wait.failed(job)
             if err.away:
@@ -200,9 +198,15 @@ class Placer:
         asks = not fields.keys().isdisjoint(("TresPerNode", "TresPerTask"))
         if asks:
             self._memory.unpinned.pop(key(job), None)  # read again in its events
-        if answer.act is not Act.WAIT or asks or len(fields) != 1 or first:
+        if answer.act is Act.WAIT:
+            held = key(job) in self._memory.waits_until
+            news = held and self._memory.is_news(job, answer.why)
+        else:
+            self._memory.said.pop(key(job), None)
+            news = bool(fields)
+        if news or asks or len(fields) > 1:
             self._note(answer, subject)
-        return True
+        return bool(fields)
 
     def _decision(self, job: Queued) -> StoredDecision | None:
         found = decision_in(job.admin_comment)

@@ -275,7 +275,7 @@ class Sources:
             return False
         if (job.start_s or now) > now + self.memory.ahead_s + 2:
             self.memory.waits_until.pop(key(job), None)
-            self.memory.begun.discard(decision.id)
+            self.memory.begun.pop(decision.id, None)
             return False
         if key(job) in self.memory.waits_until:
             return True

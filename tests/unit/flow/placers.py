@@ -121,6 +121,11 @@ def run(one: Placer | Placement, rounds: int = 1) -> None:
     asyncio.run(go())
 
 
+def crowded(slurm: Slurm) -> None:
+    """Somebody is on every GPU: the gate counts."""
+    slurm.uses = [replace(use, gpus=(Gpu(5, 39), Gpu(5, 39))) for use in slurm.uses]
+
+
 REQUEST = JobRequest(1000, partition="gpu", tres_per_node="gres/gpu:1")
 SHARE = Decision(Action.COLLOCATE, Reason.FITS, 12, None, 39)
 CHANGE = Rewrite({"tres_per_node": "gres/shard:12", "tres_per_job": ""})

@@ -30,6 +30,7 @@ from tests.unit.flow.placers import (
     SHARE,
     Slurm,
     Update,
+    crowded,
     placement,
     placer,
     run,
@@ -60,11 +61,6 @@ def test_ways_to_wait() -> None:
 
 
 SHUT = "smact<1&((coloc>=1&coloc<=2))"
-
-
-def crowded(slurm: Slurm) -> None:
-    """Somebody is on every GPU: the gate counts."""
-    slurm.uses = [replace(use, gpus=(Gpu(5, 39), Gpu(5, 39))) for use in slurm.uses]
 
 
 def test_doctor_tells_where_there_is_no_gate() -> None:

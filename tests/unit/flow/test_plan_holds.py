@@ -4,6 +4,7 @@
 On real daemons: tests/cluster/test_planned.py.
 """
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,18 @@ from slurm_coloc.adapters.store import Store
 from slurm_coloc.core.place.steering import Planned, Snapshot
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.flow.place.pins import Placer
-from tests.unit.flow.placers import JOB, PINNED, Slurm, Update, placer, run
+from tests.unit.flow.placers import (
+    ID,
+    JOB,
+    PINNED,
+    REQUEST,
+    Slurm,
+    Update,
+    crowded,
+    placer,
+    run,
+    submitted,
+)
 
 OTHER = "ba9876543210"
 #: the waiting jobs by their numbers, as (GPU, starts now)
@@ -107,3 +119,36 @@ def test_by_what_was_decided(store: Store, tmp_path: Path, reason: str, mode: st
     slurm = Slurm(WHOLE, JOB)
     run(planned(store, slurm, tmp_path, {5: (0, False), 7: (1, True)}))
     assert "5" not in dict(slurm.updates)
+
+
+def told(store: Store) -> list[str]:
+    """The events of the job, behind the one of the test's set-up."""
+    return [one.text for one in store.events(ID, 7)][1:]
+
+
+def test_the_owner_of_a_share_is_told_why_it_waits(store: Store, tmp_path: Path) -> None:
+    """It was submitted waiting for a round, and then the plan lets it wait."""
+    slurm = Slurm()
+    one = planned(store, slurm, tmp_path, {7: (0, False)})
+    (asked,) = submitted(one, REQUEST)
+    start_s = float(asked["begin_time"])
+    slurm.jobs = [replace(JOB, reason="BeginTime", start_s=start_s)]
+    run(one, 3)
+    assert told(store) == ["waits: the plan starts other jobs of its owner first"]
+    one._plan = Plan({7: (0, True)})  # type: ignore[assignment]
+    run(one)
+    assert told(store)[1].startswith("n1 GPU a100-0 by plan")
+
+
+def test_each_reason_of_a_wait_is_told_once(store: Store, tmp_path: Path) -> None:
+    slurm = Slurm(JOB)
+    crowded(slurm)
+    one = planned(store, slurm, tmp_path, {7: (0, False)}, smact_gate=0.05)
+    for spots in ({7: (0, False)}, {}, {7: (0, False)}, {}):
+        one._plan = Plan(spots)  # type: ignore[assignment]
+        run(one, 2)
+        slurm.jobs = [replace(JOB, reason="BeginTime", start_s=time.time() + 10)]
+    assert told(store) == [
+        "waits: the plan starts other jobs of its owner first",
+        "waits: every GPU with room is too busy",
+    ]

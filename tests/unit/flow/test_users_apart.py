@@ -131,7 +131,7 @@ def test_where_a_start_time_costs_age_only_who_has_none_waits(
     shape = replace(AGES, constraints=False)
     one = placement(store, slurm, tmp_path, shape, share_with="user")._placer
     if begun:
-        one._memory.begun.add(ID)
+        one._memory.begun[ID] = None
         slurm.jobs[2] = replace(JOB, uid=BEN, reason="BeginTime", start_s=time.time() + 5)
     run(one)
     waits = {"StartTime": "now+16"} if begun else {}
