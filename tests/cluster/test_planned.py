@@ -60,7 +60,7 @@ def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
     late = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=60))
     lab.wait(late, "RUNNING", 200)
     assert gpu(lab, late) == gpu(lab, soon), told(me, late)
-    assert "waits: the plan starts other jobs of its owner first" in told(me, late)
+    assert "waits: the plan starts it later" in told(me, late)
     for path in sorted((lab.dir / "coloc/state/placement").iterdir()):
         assert replay(path).same, path
 
@@ -75,9 +75,7 @@ def test_a_share_runs_while_its_owner_s_whole_gpu_job_waits(make_lab: Make) -> N
     lab.wait(long, "RUNNING", 60)
     until(lambda: left_s(lab, long), 60, "its log is read")
     wide = me.submit("--gpus=2", *QUIET, wrap="true")
-    until(
-        lambda: "the plan starts other jobs" in told(me, wide) or None, 60, "it waits by the plan"
-    )
+    until(lambda: "the plan starts it later" in told(me, wide) or None, 60, "it waits by the plan")
     short = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=5))
     lab.wait(short, "COMPLETED", 60)
     assert lab.job(wide)["JobState"] == "PENDING" and lab.job(long)["JobState"] == "RUNNING"

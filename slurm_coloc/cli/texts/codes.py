@@ -54,7 +54,8 @@ PLACES = {
     Why.POLICY: "the policy chose this GPU",
     Why.PLAN: "the plan of the whole queue chose this GPU, or lets the job wait no longer"
     " (placement.plan)",
-    Why.PLANNED: "the plan starts other jobs of its owner first (placement.plan)",
+    Why.PLANNED: "the plan (placement.plan) starts it later: other jobs of its owner go first, or"
+    " more room comes soon",
     Why.MOVED: "the GPU that it was pinned to no longer suits; this one does",
     Why.STALE: "the node's figures are too old: Slurm places the job",
     Why.CLOSED: "the node is drained, down or reserved: Slurm places the job",

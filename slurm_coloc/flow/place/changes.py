@@ -32,7 +32,7 @@ REASONS = {
     Why.NOT_YET: "Slurm would not start it now",
     Why.BOUND: "on every GPU with room, it or a job there would exceed its slowdown limit",
     Why.PLAN: "the plan lets it wait no longer",
-    Why.PLANNED: "the plan starts other jobs of its owner first",
+    Why.PLANNED: "the plan starts it later: others go first, or more room comes soon",
     Why.USERS: "every GPU with room has jobs of users that it may not share with",
 }
 NOWHERE = "it may be pinned to no GPU now"

@@ -29,6 +29,7 @@ from tests.unit.flow.placers import (
 )
 
 OTHER = "ba9876543210"
+LATER = "waits: the plan starts it later: others go first, or more room comes soon"
 #: the waiting jobs by their numbers, as (GPU, starts now)
 Spots = dict[int, tuple[int, bool]]
 WHOLE = replace(
@@ -80,7 +81,7 @@ def test_it_waits_until_its_turn_comes(store: Store, tmp_path: Path) -> None:
     waits: tuple[str, Update] = ("5", {"StartTime": "now+16"})
     pin: Update = {"TresPerNode": "gres/shard:a100-1:12", "ReqNodeList": "n1"}
     assert sorted(slurm.updates) == [waits, ("7", pin)]
-    assert store.events(OTHER, 5)[-1].text == "waits: the plan starts other jobs of its owner first"
+    assert store.events(OTHER, 5)[-1].text == LATER
     slurm.jobs = [replace(WHOLE, reason="BeginTime"), PINNED]
     run(one, 2)
     assert len(slurm.updates) == 2, "renewed only before it is over"
@@ -134,7 +135,7 @@ def test_the_owner_of_a_share_is_told_why_it_waits(store: Store, tmp_path: Path)
     start_s = float(asked["begin_time"])
     slurm.jobs = [replace(JOB, reason="BeginTime", start_s=start_s)]
     run(one, 3)
-    assert told(store) == ["waits: the plan starts other jobs of its owner first"]
+    assert told(store) == [LATER]
     one._plan = Plan({7: (0, True)})  # type: ignore[assignment]
     run(one)
     assert told(store)[1].startswith("n1 GPU a100-0 by plan")
@@ -149,6 +150,6 @@ def test_each_reason_of_a_wait_is_told_once(store: Store, tmp_path: Path) -> Non
         run(one, 2)
         slurm.jobs = [replace(JOB, reason="BeginTime", start_s=time.time() + 10)]
     assert told(store) == [
-        "waits: the plan starts other jobs of its owner first",
+        LATER,
         "waits: every GPU with room is too busy",
     ]
