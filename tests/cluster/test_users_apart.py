@@ -5,6 +5,7 @@ a real Slurm, natively without and with ExclusiveUser, and by pins.
 Tests have models of their own: what one run measured is remembered.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -133,3 +134,25 @@ def test_steered_ben_gets_the_idle_gpu_and_carl_waits(make_lab: Make) -> None:
     assert lab.job(third)["JobState"] == "PENDING"
     lab.run(["scancel", str(one), str(again)])
     lab.wait(third, "RUNNING", 60)
+
+
+@pytest.mark.needs_slurm("24.11", "does not change the shards of a waiting job to typed ones")
+def test_a_pin_is_on_a_node_that_slurm_may_give_to_its_user(make_lab: Make) -> None:
+    """Each GPU but one of ada's is idle, and a pin on a node of hers would wait until she has left
+    it. One of them has her job for CPUs alone."""
+    from tests.cluster.test_steered import steered
+
+    lab = steered(make_lab, tables=DEFAULT, nodes=3, exclusive_user=True)
+    ada, ben = desk(lab, 195, user=0), desk(lab, 196, user=1)
+    hers = submit(ada, "--nodelist=n1")
+    plain = lab.sbatch("--nodelist=n2", *QUIET, wrap="sleep 300", user=lab.users[0])
+    for job in (hers, plain):
+        lab.wait(job, "RUNNING", 60)
+    time.sleep(5)  # colocd looks once a second
+    his = [submit(ben) for _ in range(2)]
+    for job in his:
+        lab.wait(job, "RUNNING", 60)
+    assert {lab.job(job)["NodeList"] for job in his} == {"n3"}
+    third = submit(ada)
+    lab.wait(third, "RUNNING", 60)
+    assert lab.job(third)["NodeList"] in ("n1", "n2")

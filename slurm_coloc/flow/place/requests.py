@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What jobs ask for, as placing reads it: GPUs, shards, a pin, and the nodes they may get."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -60,6 +60,20 @@ def nodes_for_submission(request: JobRequest, shape: ClusterShape) -> tuple[str,
     """The GPU nodes that Slurm may give to a submission."""
     bounds = (request.features or "", request.exc_nodes or "", request.req_nodes or "")
     return nodes_for(shape, wanted_partitions(request, shape), *bounds)
+
+
+def users_without_gpus(
+    queue: Iterable[Queued], with_gpus: Iterable[Queued], lookup: NodeLookup
+) -> Mapping[str, tuple[int, ...]]:
+    """Users of the jobs of one node without GPUs, by node; {} where no partition gives nodes to one
+    user at a time."""
+    found: dict[str, set[int]] = {}
+    if any(part.exclusive_user for part in lookup.shape.partitions):
+        known = {job.job_id for job in with_gpus}
+        for job in queue:
+            if job.nodes in lookup.by_name and not job.waits and job.job_id not in known:
+                found.setdefault(job.nodes, set()).add(job.uid)
+    return {node: tuple(sorted(users)) for node, users in found.items()}
 
 
 def is_typed(job: Queued) -> bool:

@@ -33,6 +33,7 @@ from slurm_coloc.flow.place.requests import (
     pin_of,
     place_of_pin,
     shards_of,
+    users_without_gpus,
 )
 from slurm_coloc.flow.place.rules import rules_of
 
@@ -81,12 +82,13 @@ class Sources:
         """What is known now. ``order``: the order of the queue."""
         now, lookup, busy = time.time(), NodeLookup.of(shape), self._busy()
         used = {one.name: one for one in uses}
+        asks_gpus = [job async for job in _paced(queue) if gpus_of(job)]
+        users = users_without_gpus(queue, asks_gpus, lookup)
         nodes = [
-            self._node(node, used[node.name], now)
+            replace(self._node(node, used[node.name], now), users=users.get(node.name, ()))
             async for node in _paced(shape.nodes)
             if node.name in used
         ]
-        asks_gpus = [job async for job in _paced(queue) if gpus_of(job)]
         waiting = await asyncio.to_thread(order.sort, [job for job in asks_gpus if job.waits])
         self.memory.forget(queue)
         if self.facts is not None:

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_coloc.core.place.steering import Act, Node, Pin, Rules, Running, Snapshot, Waiting, steer
+from slurm_coloc.core.place.steering import (
+    Act,
+    Node,
+    Pin,
+    Rules,
+    Running,
+    Snapshot,
+    Waiting,
+    Why,
+    steer,
+)
 from slurm_coloc.policies import fresh, policy
 from tests.unit.core.test_steering import GIB, answers, device, node
 from tests.unit.core.test_steering import waiting as waiting_of
@@ -47,6 +57,41 @@ def test_shares_of_nobody_known_count_as_somebody_else() -> None:
     """Slurm says that shards are taken, and no job is known to have them."""
     nodes = (node("n1", device(0, used=10, free_mib=29 * GIB)),)
     assert answers(world(waiting(9, ADA), nodes=nodes))[9].pin is None
+
+
+HERS = Running(7, ADA, "n1", (0,), 10, smact=0.1)
+TWO_NODES = (
+    node("n1", device(0, used=10, free_mib=29 * GIB), device(1)),
+    node("n2", device(0, used=10, free_mib=29 * GIB), device(1, free_mib=30 * GIB)),
+)
+
+
+def test_under_exclusive_user_a_node_with_others_is_no_place() -> None:
+    """The emptiest GPU is on a node that Slurm gives to ada alone; on the other one are ben's."""
+    his = Running(8, BEN, "n2", (0,), 10, smact=0.1)
+    jobs = [
+        replace(waiting(number, uid), exclusive_user=True) for number, uid in ((1, BEN), (2, ADA))
+    ]
+    found = answers(world(*jobs, nodes=TWO_NODES, running=(HERS, his)))
+    assert [one.pin for one in found.values()] == [Pin("n2", "a100-1"), Pin("n1", "a100-1")]
+
+
+@pytest.mark.parametrize(
+    ("pin", "act"), [(None, Act.NATIVE), (Pin("n1", "a100-1"), Act.UNPIN)], ids=["new", "pinned"]
+)
+def test_where_all_nodes_are_others_slurm_waits_for_the_first(pin: Pin | None, act: Act) -> None:
+    theirs = Running(8, 1002, "n2", (0,), 10, smact=0.1)
+    job = replace(waiting(1, BEN), exclusive_user=True, pin=pin)
+    found = answers(world(job, nodes=TWO_NODES, running=(HERS, theirs)))[1]
+    assert (found.act, found.why) == (act, Why.USERS)
+
+
+def test_who_comes_first_in_the_walk_has_the_node() -> None:
+    jobs = [
+        replace(waiting(number, uid), exclusive_user=True) for number, uid in ((1, BEN), (2, ADA))
+    ]
+    found = answers(world(*jobs, nodes=(node("n1"), node("n2"))))
+    assert {one.pin.node for one in found.values() if one.pin} == {"n1", "n2"}
 
 
 @st.composite

@@ -16,6 +16,7 @@ from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.records.lists import PutBack
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.slurm.binding import Gpu
+from slurm_coloc.core.slurm.cluster import PartitionShape
 from slurm_coloc.errors import SlurmError
 from slurm_coloc.flow.cluster.context import ShareRequest
 from slurm_coloc.flow.place.pins import Placer
@@ -26,6 +27,7 @@ from tests.unit.flow.placers import (
     JOB,
     PINNED,
     REQUEST,
+    SHAPE,
     SHARE,
     USE,
     Slurm,
@@ -70,6 +72,19 @@ def house(slurm: Slurm, *used: int) -> Slurm:
     """n1 alone, with so many shards taken on its GPUs."""
     slurm.uses = [replace(USE, gpus=tuple(Gpu(one, 39) for one in used))]
     return slurm
+
+
+@pytest.mark.parametrize(("exclusive", "node"), [(True, "n2"), (False, "n1")])
+def test_a_job_without_gpus_keeps_other_users_off_its_node(
+    store: Store, tmp_path: Path, exclusive: bool, node: str
+) -> None:
+    """Slurm gives a node with a job of ada's to nobody else under ExclusiveUser."""
+    hers = replace(JOB, job_id=3, handle="3", state="RUNNING", nodes="n1", tres_per_node="")
+    slurm = Slurm(hers, replace(JOB, uid=BEN))
+    partition = PartitionShape("gpu", default=True, exclusive_user=exclusive)
+    shape = replace(SHAPE, partitions=(partition,))
+    run(placement(store, slurm, tmp_path, shape, share_with="user"))
+    assert slurm.updates == [("7", {"TresPerNode": "gres/shard:a100-0:12", "ReqNodeList": node})]
 
 
 def test_a_newcomer_of_another_user_gets_the_other_gpu(store: Store, tmp_path: Path) -> None:

@@ -81,8 +81,10 @@ class GpuPlan:
         self._closed: set[int] = set()  # slots with a job that no other may join
         self._by_job: dict[int, list[GpuSlot]] = {}
         self._there: dict[str, list[Running]] = {}
+        self._users = {node.name: {str(uid) for uid in node.users} for node in snapshot.nodes}
         for one in snapshot.running:
             self._there.setdefault(one.node, []).append(one)
+            self._users.setdefault(one.node, set()).add(str(one.uid))
         for number, node in enumerate(snapshot.nodes):
             host = Host(number, node.cpus, node.memory_mib)
             for place, device in enumerate(node.devices):
@@ -198,6 +200,14 @@ class GpuPlan:
             self._open[names] = Slots(slot for slot, pin in pairs if pin.node in nodes)
         return self._open[names]
 
+    def of_one_user(self, job: Waiting, allowed: Sequence[GpuSlot]) -> Sequence[GpuSlot]:
+        """Where Slurm gives nodes to one user at a time: the slots of nodes without others'
+        jobs."""
+        if not job.exclusive_user:
+            return allowed
+        own, users = {str(job.uid)}, self._users
+        return [s for s in allowed if users[self.pins[s.index].node] <= own]
+
     def next(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
         """The policy's slots for a job that must not delay the first blocked one."""
         if request.share:
@@ -257,6 +267,7 @@ class GpuPlan:
         ends_s = None if run_s is None else self.snapshot.at_s + run_s
         self._reservations.clear()
         for slot in slots:
+            self._users[self.pins[slot.index].node].add(request.user)
             self._put(slot, request, ends_s, 0)
             if slot.host is not None:
                 slot.host.take(request, 1)

@@ -86,7 +86,8 @@ class Device:
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node. ``steered``: jobs may be pinned here; ``open``: Slurm may start anybody's jobs here
-    now; ``cpus`` and ``memory_mib``: free ones."""
+    now; ``cpus`` and ``memory_mib``: free ones; ``users``: who has jobs without GPUs there, where
+    Slurm gives nodes to one user at a time."""
 
     name: str
     devices: tuple[Device, ...]
@@ -94,6 +95,7 @@ class Node:
     open: bool = True
     cpus: int = 0
     memory_mib: int = 0
+    users: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

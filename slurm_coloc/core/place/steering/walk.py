@@ -41,7 +41,7 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
             _expect(plan, request, plan.next(request, allowed), job, allowed)
             continue
         placed += 1
-        wanted = ahead.slots(job, allowed)
+        wanted = ahead.slots(job, plan.of_one_user(job, allowed))
         if wanted is not None and plan.may_start(request, wanted):
             answer, slots = _pinned(job, wanted, plan, Why.PLAN), wanted
         else:
@@ -117,7 +117,10 @@ def _after(here: Sequence[GpuSlot], allowed: Sequence[GpuSlot]) -> Sequence[GpuS
 def _place(
     job: Waiting, request: PlaceRequest, allowed: Sequence[GpuSlot], plan: GpuPlan
 ) -> tuple[Answer, Sequence[GpuSlot] | None]:
-    rules = plan.snapshot.rules
+    rules, anybodys = plan.snapshot.rules, allowed
+    allowed = plan.of_one_user(job, allowed)
+    if anybodys and not allowed:
+        return _left(job, Why.USERS), None
     unreserved = plan.unreserved(allowed)
     if unreserved is not allowed:
         allowed = unreserved
