@@ -75,8 +75,9 @@ def situation(lab: Lab, user: str) -> dict[str, int]:
     jobs["failed"] = sbatch("--gres=shard:1", wrap="exit 3")
     jobs["killed"] = sbatch(wrap="kill -9 $$")
     begun = lab.home(user) / "begun.txt"
-    jobs["cancelled"] = sbatch(f"--output={begun}", wrap="echo begun; sleep 600")
-    # One that is cancelled while slurmstepd starts it ends with 137, which pyslurm shows as 9.
+    jobs["cancelled"] = sbatch(f"--output={begun}", wrap="echo begun; exec sleep 600")
+    # Cancelled while slurmstepd starts it, it ends with 137; with a shell around the sleep, now and
+    # then with 143. pyslurm shows these as 9 and 15.
     while not (begun.exists() and begun.read_text()):
         time.sleep(0.1)
     lab.run(["scancel", str(jobs["cancelled"])])
