@@ -163,6 +163,10 @@ def test_a_user_cannot_write_lines_of_squeues(lab: Lab, slurm: SlurmCommands) ->
     assert asyncio.run(looks()) == [jobs] * 4
 
 
+#: of a process's flags (proc(5), field 9; PF_EXITING of Linux): its signal came, it is about to end
+EXITING = 0x4
+
+
 def running(pid: str) -> bool:
     """Whether a process has not ended: one that was killed is a child until its parent looks, and
     on a busy machine it lives until it gets a processor once more."""
@@ -171,7 +175,8 @@ def running(pid: str) -> bool:
         lines = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
         pending = int(lines["ShdPnd"], 16) | int(lines["SigPnd"], 16)
         killed = bool(pending >> (signal.SIGKILL - 1) & 1)
-        return not killed and not lines["State"].startswith(("Z", "X"))
+        flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[6])
+        return not killed and not flags & EXITING and not lines["State"].startswith(("Z", "X"))
     return False
 
 
