@@ -81,6 +81,7 @@ class GpuPlan:
         self._closed: set[int] = set()  # slots with a job that no other may join
         self._by_job: dict[int, list[GpuSlot]] = {}
         self._there: dict[str, list[Running]] = {}
+        # of each node: who has jobs there
         self._users = {node.name: {str(uid) for uid in node.users} for node in snapshot.nodes}
         for one in snapshot.running:
             self._there.setdefault(one.node, []).append(one)
@@ -205,8 +206,8 @@ class GpuPlan:
         jobs."""
         if not job.exclusive_user:
             return allowed
-        own, users = {str(job.uid)}, self._users
-        return [s for s in allowed if users[self.pins[s.index].node] <= own]
+        own = {str(job.uid)}
+        return [slot for slot in allowed if self._users[self.pins[slot.index].node] <= own]
 
     def next(self, request: PlaceRequest, allowed: Sequence[GpuSlot]) -> tuple[GpuSlot, ...] | None:
         """The policy's slots for a job that must not delay the first blocked one."""
