@@ -5,7 +5,8 @@ It believes what is known of the jobs' times and activities. A job of which noth
 as long as the others in the mean, and keeps a GPU busy.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -13,30 +14,34 @@ from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.interference import FITTED, Learned, pairs_on
 from slurm_coloc.core.place.placing import Conditions, Policy, View
 from slurm_coloc.core.place.speeds import BUSY
-from slurm_coloc.core.place.steering import Planned, Running, Snapshot, Waiting
+from slurm_coloc.core.place.steering import Pin, Planned, Running, Snapshot, Waiting
 from slurm_coloc.core.place.steering.gpus import GpuPlan, request_of
 from slurm_coloc.core.records.pairs import PairSpeed
 from slurm_coloc.planning.combos import Combos
 from slurm_coloc.planning.parts import parts
-from slurm_coloc.planning.schedules.anneal import BOTH
 from slurm_coloc.planning.schedules.native import NOT_BUILT, built
 from slurm_coloc.planning.search import Search, Spots
-from slurm_coloc.planning.snapshot import PRIOR_S, could_hold, snapshot_of
+from slurm_coloc.planning.shadow import Shadow
+from slurm_coloc.planning.snapshot import could_hold, snapshot_of
 
 #: the most GPUs of one search, and the most jobs times GPUs: it takes up to a second there; of a
 #: larger cluster so many parts are planned at a time
 GPUS, MOST, PARTS = 32, 2048, 5
 #: seconds after which a plan is made anew although no job came, started or ended
 STALE_S = 60.0
+#: seconds after a job's end in which telemetry may show its memory still
+LEAVES_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """The jobs that could be on some of these slots, and those that each may get."""
+    """The jobs that could be on some of these slots, and those that each may get. ``leaving``:
+    slots that a job has just left."""
 
     jobs: Sequence[Waiting]
     allowed: Mapping[int, Sequence[GpuSlot]]
     slots: Sequence[GpuSlot]
+    leaving: Collection[int]
 
 
 class Planner:
@@ -55,7 +60,9 @@ class Planner:
         self._moment: object = None
         self._at_s = float("-inf")
         self._plan: tuple[Planned, ...] = ()
-        self._due_s: dict[int, float] = {}
+        self._shadow = Shadow()
+        self._there: dict[Pin, frozenset[int]] = {}  # the jobs of each GPU
+        self._left_s: dict[Pin, float] = {}
         self._turn = 0
 
     def know(self, pairs: Sequence[PairSpeed]) -> None:
@@ -83,7 +90,9 @@ class Planner:
                 self._plan = self._by_parts(snapshot, jobs)
             else:
                 self._plan = self._whole(snapshot, those)
-        return replace(snapshot, plan=self._plan), ""
+        left = those.leaving if those else ()
+        plan = (replace(one, left=not set(one.gpus).isdisjoint(left)) for one in self._plan)
+        return replace(snapshot, plan=tuple(plan)), ""
 
     def _without(self, snapshot: Snapshot) -> Snapshot:
         self._plan, self._moment = (), None
@@ -91,9 +100,23 @@ class Planner:
 
     def _candidates(self, snapshot: Snapshot, jobs: Sequence[Waiting]) -> _Candidates:
         plan = GpuPlan(_expected(snapshot), self._policy)
-        allowed = {job.job_id: plan.allowed(job) for job in jobs}
+        leaving = self._leaving(snapshot, plan)
+        allowed = {job.job_id: plan.allowed(job, leaving) for job in jobs}
         jobs = [job for job in jobs if could_hold(allowed[job.job_id], _request(job, snapshot))]
-        return _Candidates(jobs, allowed, plan.slots)
+        return _Candidates(jobs, allowed, plan.slots, leaving)
+
+    def _leaving(self, snapshot: Snapshot, plan: GpuPlan) -> set[int]:
+        """The slots that a job has just left: telemetry may show its memory there still, which is
+        no reason to plan without them."""
+        found, at_s = set(), snapshot.at_s
+        for number, (slot, pin) in enumerate(zip(plan.slots, plan.pins, strict=True)):
+            ids = frozenset(one.request.id for one in slot.residents)
+            if self._there.get(pin, ids) - ids:
+                self._left_s[pin] = at_s
+            self._there[pin] = ids
+            if at_s - self._left_s.get(pin, -math.inf) < LEAVES_S:
+                found.add(number)
+        return found
 
     def _whole(self, snapshot: Snapshot, those: _Candidates) -> tuple[Planned, ...]:
         """The plan of all GPUs."""
@@ -137,41 +160,16 @@ class Planner:
         ids = [request.id for request in requests]
         ids += dict.fromkeys(one.request.id for slot in slots for one in slot.residents)
         seed = round(snapshot.at_s * 1000.0) * 1009 + len(jobs)
-        search = Search(numbers, ids, len(requests), seed, BOTH)
+        search = Search(numbers, ids, len(requests), seed)
         spots = search.best(last, self._tries)
         return spots, dict(search.first())
 
     def _with_dues(self, snapshot: Snapshot, those: _Candidates) -> Snapshot:
-        """Each waiting job with the time at which it would start if nobody shared from now on, as
-        it was first seen."""
-        known = {job.job_id: self._due_s.get(job.job_id) for job in those.jobs}
-        if None in known.values():
-            found = alone(snapshot, those.jobs, those.slots)
-            known = {one: found[one] if due is None else due for one, due in known.items()}
-        self._due_s = {one: due for one, due in known.items() if due is not None}
-        waiting = [replace(job, due_s=self._due_s.get(job.job_id)) for job in snapshot.waiting]
+        """Each waiting job with the time at which it would start if nobody shared."""
+        first = those.jobs[: MOST // max(1, len(those.slots))]
+        due_s = self._shadow.starts(snapshot.at_s, first, those.slots)
+        waiting = [replace(job, due_s=due_s.get(job.job_id)) for job in snapshot.waiting]
         return replace(snapshot, waiting=tuple(waiting))
-
-
-def alone(
-    snapshot: Snapshot, jobs: Sequence[Waiting], slots: Sequence[GpuSlot]
-) -> dict[int, float]:
-    """When each job would start (Unix seconds) if all that wait got whole GPUs, in their order."""
-    at_s = snapshot.at_s
-    free_s = [_free_s(slot, at_s) for slot in slots]
-    found, last_s = {}, at_s
-    for job in jobs:
-        places = sorted(range(len(free_s)), key=free_s.__getitem__)[: job.gpus]
-        last_s = max(last_s, *(free_s[place] for place in places))  # nobody passes in strict order
-        found[job.job_id] = last_s
-        for place in places:
-            free_s[place] = last_s + (PRIOR_S if job.expected_s is None else job.expected_s)
-    return found
-
-
-def _free_s(slot: GpuSlot, at_s: float) -> float:
-    ends = (at_s + PRIOR_S if one.ends_s is None else one.ends_s for one in slot.residents)
-    return max(ends, default=at_s)
 
 
 def _expected(snapshot: Snapshot) -> Snapshot:

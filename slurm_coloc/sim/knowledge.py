@@ -17,6 +17,8 @@ from slurm_coloc.sim.waiting import Waiting
 #: above a measured peak: what runs of one training differ by, with allocator and cuDNN's choices
 MARGIN = 1.03
 SHARD_MIB = 1024
+#: jobs, the first of the queue, of which something else is expected when something is learned
+LEARNS = 200
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class Knowledge:
         """A run ended by itself, so more is known of those that wait and of those that run."""
         self._forecast.learn(job)
         self._peaks.learn(job)
-        if self._setting.guess_runs or self._setting.learn_peaks:
+        if self._setting.guess_runs or self._setting.learn_peaks or self._setting.logs:
             self._expect_again(now_s)
 
     def read_logs(self, now_s: float) -> None:
@@ -100,7 +102,7 @@ class Knowledge:
 
     def _expect_again(self, now_s: float) -> None:
         running = self._running(now_s)
-        for request in list(self._waiting.first(self._setting.depth)):
+        for request in list(self._waiting.first(max(LEARNS, self._setting.depth))):
             record = self._records[request.id]
             news = _expecting(request, self._forecast.expect(record.job, running))
             if not record.oom:

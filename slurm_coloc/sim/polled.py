@@ -14,6 +14,9 @@ from slurm_coloc.core.place.steering import Device, Node, Pin, Rules, Running, S
 ANY_CPUS, ANY_MIB = 10**6, 10**9
 #: that colocd adds to core/place/gate_wait.ahead_s, in which a job at the gate is not eligible
 MORE_S = 1.0
+#: windows of telemetry for which jobs are on a GPU before its figure counts, as in
+#: flow/place/job_facts
+SETTLED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Polled:
     _uids: dict[str, int] = field(default_factory=dict)
     _alone: dict[str, float] = field(default_factory=dict)
     _parts: dict[int, float] = field(default_factory=dict)
+    _there: dict[int, tuple[tuple[int, ...], float]] = field(default_factory=dict)
 
     @property
     def numbered(self) -> bool:
@@ -173,7 +177,7 @@ class Polled:
             memory_mib=request.host_mib,
             max_slowdown=request.max_slowdown,
             account=request.account,
-            holdable=not request.share,
+            holdable=not self.ours(request),
             expected_s=request.run_s if self.plans else None,
             spread=request.run_spread,
             training=self._training(request),
@@ -183,15 +187,22 @@ class Polled:
         return (request.need_mib or 0) // self.rules.shard_mib if request.share else 0
 
     def measure(self, view: View) -> None:
-        """Note the activity of trainings that have been alone on a GPU for a window, and of jobs
-        that have been for as long on one that is not full: their parts tell."""
+        """Note the activity of trainings that have been alone on their GPUs for two windows, and of
+        jobs that have been for as long on one that is not full: their parts tell."""
+        alone: dict[int, list[float]] = {}
         for slot in view.slots:
             there = [one.request for one in slot.residents]
-            began_s = max((self.began_s[one.id] for one in there), default=view.now_s)
-            if slot.measured is None or view.now_s - began_s <= self.rules.window_s:
+            ids = tuple(one.id for one in there)
+            known = self._there.get(slot.index)
+            if known is None or known[0] != ids:
+                known = self._there[slot.index] = ids, view.now_s
+            settled = view.now_s - known[1] > SETTLED * self.rules.window_s
+            if slot.measured is None or not settled:
                 continue
             if len(there) == 1:
-                self._alone[self._trains(there[0])] = slot.measured.smact
+                alone.setdefault(there[0].id, []).append(slot.measured.smact)
+                if len(alone[there[0].id]) == there[0].gpus:
+                    self._alone[self._trains(there[0])] = max(alone[there[0].id])
             elif slot.measured.smact < FULL:
                 for one in there:
                     if one.activity is not None:

@@ -14,12 +14,14 @@ from slurm_coloc.core.place.queued_jobs import Queued
 from slurm_coloc.core.records.pairs import training_of
 from slurm_coloc.core.records.runs import StoredDecision
 from slurm_coloc.core.time.progress.past import left_after
-from slurm_coloc.flow.cluster.telemetry import Live
+from slurm_coloc.flow.cluster.telemetry import GpuNow, Live
 
 #: seconds for which the answer about earlier runs is used again
 FRESH_S = 60.0
 #: standard deviation of the logarithm of a time: at least, and where one earlier run is known
 LEAST, ONE = 0.1, 0.3
+#: windows of telemetry for which a job is alone before its figure counts
+SETTLED = 2
 MOST = 4096
 K = TypeVar("K")
 V = TypeVar("V")
@@ -41,6 +43,8 @@ class JobFacts:
         self._store, self._live, self._window_s = store, live, window_s
         self._beside = activities
         self._alone: dict[tuple[int, int], float] = {}
+        # by UUID: who is on a GPU, and since when
+        self._there: dict[str, tuple[frozenset[int], float]] = {}
         # of jobs that run: their SM activity by training and card, and by training all the seconds
         # that they take
         self._of_training: dict[tuple[str, str], float] = {}
@@ -66,14 +70,27 @@ class JobFacts:
         figures are means over; else what another one of its ``training`` had last on such a card,
         or what its part of a GPU tells."""
         beat, run = self._live.of(job.nodes), (job.job_id, job.restarts)
-        if beat and job.start_s is not None and beat[0] - job.start_s > self._window_s:
-            for gpu in beat[1]:
-                if [one.job_id for one in gpu.jobs] == [job.job_id] and gpu.smact is not None:
-                    _note(self._alone, run, gpu.smact)
-                    if training:
-                        _note(self._of_training, (training, gpu.name), gpu.smact)
+        mine = [gpu for gpu in beat[1] if job.job_id in _ids(gpu)] if beat else []
+        settled = [self._is_settled(gpu, job, beat[0]) for gpu in mine] if beat else []
+        if settled and all(settled):
+            busiest = max(mine, key=lambda gpu: gpu.smact or 0.0)
+            _note(self._alone, run, busiest.smact or 0.0)
+            if training:
+                _note(self._of_training, (training, busiest.name), busiest.smact or 0.0)
         found = self._alone.get(run, self.expected_smact(training, (job.nodes,)))
         return self._beside().get(run) if found is None else found
+
+    def _is_settled(self, gpu: GpuNow, job: Queued, at_s: float) -> bool:
+        """Whether a GPU's figure is of this job at work: it has been alone there for twice as long
+        as the figure is a mean over. In the first half it may have been starting, and the figure
+        holds what a neighbour did that has left."""
+        ids = _ids(gpu)
+        known = self._there.get(gpu.uuid)
+        if known is None or known[0] != ids:
+            known = ids, at_s
+            _note(self._there, gpu.uuid, known)
+        settled = at_s - known[1] > SETTLED * self._window_s
+        return settled and ids == {job.job_id} and gpu.smact is not None
 
     def expected_smact(self, training: str, nodes: Sequence[str]) -> float | None:
         """What a job of this ``training`` had last, alone on a card as one of these nodes has: the
@@ -125,6 +142,11 @@ def owned_training(job: Queued, decision: StoredDecision) -> str:
     """OWNER:TRAINING; "" where the model is not known."""
     found = training_of(decision.fingerprint, decision.options)
     return f"{job.uid}:{found}" if found else ""
+
+
+def _ids(gpu: GpuNow) -> frozenset[int]:
+    """The jobs on a GPU."""
+    return frozenset(one.job_id for one in gpu.jobs)
 
 
 def _note(known: dict[K, V], name: K, value: V) -> None:

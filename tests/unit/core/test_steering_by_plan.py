@@ -50,6 +50,20 @@ def test_what_no_longer_holds_is_left_to_the_policy(there: Any) -> None:
     assert (found[1].pin.kind, found[1].why) == ("a100-0", Why.POLICY)
 
 
+@pytest.mark.parametrize("used", [0, 5], ids=["idle", "shared"])
+def test_it_waits_until_telemetry_forgets_who_was_there(used: int) -> None:
+    """A job has just ended on the GPU that the plan wants, and its memory shows there still."""
+    full = device(1, used=used, free_mib=4 * GIB)
+    snapshot = world(
+        waiting(1), nodes=(node("n1", device(0), full),), plan=(Planned(1, (1,), True, True),),
+        rules={"reorder": True},
+    )  # fmt: skip
+    assert answers(snapshot)[1] == Answer(1, Act.WAIT, Why.PLANNED)
+    due = tuple(replace(job, due_s=snapshot.at_s) for job in snapshot.waiting)
+    late = answers(replace(snapshot, waiting=due))[1]
+    assert late.pin is not None and late.pin.kind == "a100-0"
+
+
 @pytest.mark.parametrize(("idle_first", "expected"), [(True, "a100-1"), (False, "a100-0")])
 def test_no_job_is_slowed_while_a_gpu_is_idle(idle_first: bool, expected: str) -> None:
     there = Running(7, 1000, "n1", (0,), 10, start_s=0.0, smact=0.4)

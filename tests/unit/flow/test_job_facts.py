@@ -18,20 +18,45 @@ RUNS = replace(JOB, state="RUNNING", nodes="n1", start_s=NOW_S - 1000.0)
 LIKE_IT = "1000:like-it"
 
 
+def gpu(*jobs: int, smact: float = 0.7, **values: Any) -> dict[str, Any]:
+    """A GPU as its agent tells it."""
+    there = [{"job_id": job, "mib": 3000} for job in jobs]
+    usual = {"uuid": "GPU-1", "total_mib": 40536, "free_mib": 30000}
+    return usual | {"smact": smact, "jobs": there} | values
+
+
 def facts(store: Store, *jobs: int, progress: tuple[dict[str, Any], ...] = ()) -> JobFacts:
     """n1 has one GPU of SM activity 0.7 with these jobs; ``progress``: by their logs."""
     live = Live(store)
-    gpu = {
-        "uuid": "GPU-1", "total_mib": 40536, "free_mib": 30000, "smact": 0.7,
-        "jobs": [{"job_id": job, "mib": 3000} for job in jobs],
-    }  # fmt: skip
-    live.take("n1", {"gpus": [gpu], "progress": list(progress)})
+    live.take("n1", {"gpus": [gpu(*jobs)], "progress": list(progress)})
     return JobFacts(store, live, WINDOW_S)
 
 
-def test_an_activity_is_of_all_jobs_like_it(store: Store) -> None:
-    known = facts(store, 7)
+class Clock:
+    """The agents' time, from NOW_S on."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, known: JobFacts) -> None:
+        self._patch, self.known = patch, known
+
+    def beat(self, after_s: float, **nodes: list[dict[str, Any]]) -> None:
+        """The nodes' heartbeats at that time, and a round of colocd that looks at the jobs."""
+        self._patch.setattr("slurm_coloc.flow.cluster.telemetry.time.time", lambda: NOW_S + after_s)
+        for node, gpus in nodes.items():
+            self.known._live.take(node, {"gpus": gpus})
+            for job_id in {job["job_id"] for one in gpus for job in one["jobs"]}:
+                self.known.smact(replace(RUNS, job_id=job_id, nodes=node), LIKE_IT)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, store: Store) -> Clock:
+    return Clock(monkeypatch, JobFacts(store, Live(store), WINDOW_S))
+
+
+def test_an_activity_is_of_all_jobs_like_it(clock: Clock) -> None:
+    known = clock.known
+    clock.beat(0.0, n1=[gpu(7)])
     assert known.expected_smact(LIKE_IT, ("n1",)) is None
+    clock.beat(200.0, n1=[gpu(7)])
     assert known.smact(RUNS, LIKE_IT) == 0.7
     assert known.expected_smact(LIKE_IT, ("n1",)) == 0.7
     assert known.smact(replace(RUNS, job_id=8), LIKE_IT) == 0.7
@@ -39,35 +64,55 @@ def test_an_activity_is_of_all_jobs_like_it(store: Store) -> None:
     assert known.expected_smact("", ("n1",)) is None
 
 
-def test_an_activity_is_of_one_kind_of_card(store: Store) -> None:
+def test_an_activity_is_of_one_kind_of_card(clock: Clock) -> None:
     """n1 has an A100, n2 a T4, on which the same training is busier, n3 both, n4 was not heard."""
-    live = Live(store)
-    for name, cards in (("n1", ("A100",)), ("n2", ("T4",)), ("n3", ("T4", "A100"))):
-        gpus = [
-            {
-                "uuid": f"GPU-{name}-{card}", "name": card, "total_mib": 16000, "free_mib": 9000,
-                "smact": 0.4 if card == "A100" else 0.9,
-                "jobs": [{"job_id": 7 if name == "n1" else 8, "mib": 3000}],
-            }
-            for card in cards
-        ]  # fmt: skip
-        live.take(name, {"gpus": gpus})
-    known = JobFacts(store, live, WINDOW_S)
+    known = clock.known
+    first = gpu(7, name="A100", smact=0.4)
+    second = gpu(8, uuid="GPU-2", name="T4", smact=0.9)
+    idle = gpu(uuid="GPU-2", name="T4")
+    both = [gpu(uuid=f"GPU-{one}", name=one) for one in ("T4", "A100")]
+    for at_s in (0.0, 200.0):
+        clock.beat(at_s, n1=[first], n2=[idle], n3=both)
     known.begin()
-    assert known.smact(RUNS, LIKE_IT) == 0.4
     assert known.expected_smact(LIKE_IT, ("n1",)) == known.expected_smact(LIKE_IT, ("n3",)) == 0.4
     assert known.expected_smact(LIKE_IT, ("n2",)) is None, "measured on no such card"
     assert known.expected_smact(LIKE_IT, ("n4",)) is None
-    assert known.smact(replace(RUNS, job_id=8, nodes="n2"), LIKE_IT) == 0.9
+    clock.beat(300.0, n2=[second])
+    clock.beat(500.0, n2=[second])
     assert known.expected_smact(LIKE_IT, ("n2",)) == 0.9
     assert known.expected_smact(LIKE_IT, ("n1", "n2")) == 0.9, "it may get either"
     assert known.expected_smact(LIKE_IT, ("n1",)) == 0.4
 
 
-def test_an_activity_is_measured_alone_and_for_a_while(store: Store) -> None:
-    assert facts(store, 7, 8).smact(RUNS, LIKE_IT) is None
-    young = replace(RUNS, start_s=time.time() - WINDOW_S / 2)
-    assert facts(store, 7).smact(young, LIKE_IT) is None
+def test_an_activity_is_measured_alone_and_for_a_while(clock: Clock) -> None:
+    known = clock.known
+    for at_s, there in ((0.0, (7, 8)), (200.0, (7, 8)), (210.0, (7,)), (380.0, (7,))):
+        clock.beat(at_s, n1=[gpu(*there)])
+        assert known.smact(RUNS, LIKE_IT) is None, f"{there} at {at_s}"
+    clock.beat(400.0, n1=[gpu(7, smact=0.5)])
+    assert known.smact(RUNS, LIKE_IT) == 0.5
+
+
+def test_a_neighbour_that_has_left_does_not_count(clock: Clock) -> None:
+    """The figure is a mean: for a while it holds what the neighbour did."""
+    known = clock.known
+    clock.beat(0.0, n1=[gpu(7, smact=0.5)])
+    clock.beat(200.0, n1=[gpu(7, smact=0.5)])
+    clock.beat(300.0, n1=[gpu(7, 8, smact=1.0)])
+    clock.beat(600.0, n1=[gpu(7, smact=0.95)])
+    clock.beat(650.0, n1=[gpu(7, smact=0.7)])
+    assert known.smact(RUNS, LIKE_IT) == 0.5
+
+
+def test_a_job_of_two_gpus_is_measured_alone_on_both(clock: Clock) -> None:
+    """Beside another one on one of them it is slowed on both."""
+    known, second = clock.known, {"uuid": "GPU-2"}
+    for at_s in (0.0, 200.0):
+        clock.beat(at_s, n1=[gpu(7, smact=0.4), gpu(7, 8, **second)])
+    assert known.smact(RUNS, LIKE_IT) is None
+    for at_s in (300.0, 500.0):
+        clock.beat(at_s, n1=[gpu(7, smact=0.7), gpu(7, smact=0.8, **second)])
+    assert known.smact(RUNS, LIKE_IT) == 0.8
 
 
 def test_beside_others_its_part_of_the_gpu_tells(store: Store) -> None:

@@ -75,7 +75,18 @@ class PlanOfQueue:
     def holds(self, job: Waiting) -> bool:
         """Whether a job waits because the plan starts it later: equal jobs alone may pass it."""
         spot = self._spots.get(job.job_id)
-        if spot is None or spot.now or not self._reorder:
+        return spot is not None and not spot.now and self.may_wait(job)
+
+    def awaited(self, job: Waiting) -> Sequence[int]:
+        """The GPUs, by number, on which the plan starts a job now and for which it may wait: until
+        telemetry no longer shows who was there."""
+        spot = self._spots.get(job.job_id)
+        return spot.gpus if spot and spot.now and spot.left and self.may_wait(job) else ()
+
+    def may_wait(self, job: Waiting) -> bool:
+        """Whether a job may wait for the plan's sake: not longer than without sharing, and for
+        equal jobs alone."""
+        if not self._reorder:
             return False
         if job.due_s is not None and job.due_s <= self._at_s:
             return False

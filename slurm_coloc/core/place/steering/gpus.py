@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs as a policy sees them, with the jobs that the walk has placed so far."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -138,6 +138,8 @@ class GpuPlan:
                 shares += one.shards
                 young = one.start_s is None or now_s - one.start_s < rules.window_s
                 request = request_of(one, rules.shard_mib)
+                if one.left_s is not None and one.start_s is not None:
+                    request = replace(request, run_s=one.left_s + max(0.0, now_s - one.start_s))
                 self._put(slot, request, one.ends_s, one.held_mib if young else None)
         if device.whole and not slot.residents:
             self._put(slot, PlaceRequest(-index - 1, 1, None, None, 0.0, share=False), None, None)
@@ -178,20 +180,35 @@ class GpuPlan:
         node = self._nodes.get(pin.node)
         return node is not None and node.open and pin in self.pins
 
-    def allowed(self, job: Waiting) -> Slots:
-        """The slots that Slurm may give to a job; for ours only steered ones with telemetry."""
+    def allowed(self, job: Waiting, leaving: Collection[int] = ()) -> Slots:
+        """The slots that Slurm may give to a job; for ours only steered ones with telemetry.
+        ``leaving``: slots on which memory is of jobs that have just ended."""
         there = self._on_open_nodes(job.nodes)
         if not job.ours:
             return there
-        need = job.shards * self.snapshot.rules.shard_mib
         return Slots(
             slot
             for slot in there
             if slot.pool
             and slot.measured is not None
-            # else a process that Slurm does not know holds memory there
-            and not (slot.idle and slot.measured.free_mib < need)
+            and (slot.index in leaving or not self._is_held(slot, job))
         )
+
+    def _is_held(self, slot: GpuSlot, job: Waiting) -> bool:
+        """Whether a process that Slurm does not know holds memory there."""
+        need, shown = job.shards * self.snapshot.rules.shard_mib, slot.measured
+        return slot.idle and shown is not None and shown.free_mib < need
+
+    def is_early(self, job: Waiting, request: PlaceRequest, indexes: Sequence[int]) -> bool:
+        """Whether telemetry alone keeps a job from these slots."""
+        slots = [self.slots[index] for index in indexes]
+        there = all(slot in self._on_open_nodes(job.nodes) for slot in slots)
+        if not there or any(slot.measured is None for slot in slots):
+            return False
+        if not all(admits(request, slot, self._plan, FITTED) for slot in slots):
+            return False
+        shown = all(admits(request, slot, self._planned, FITTED) for slot in slots)
+        return not shown or any(self._is_held(slot, job) for slot in slots)
 
     def _on_open_nodes(self, names: tuple[str, ...]) -> Slots:
         """The slots of those of these nodes on which jobs may start now."""

@@ -44,10 +44,13 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
         wanted = ahead.slots(job, plan.of_one_user(job, allowed))
         if wanted is not None and plan.may_start(request, wanted):
             answer, slots = _pinned(job, wanted, plan, Why.PLAN), wanted
+        elif (soon := ahead.awaited(job)) and plan.is_early(job, request, soon):
+            answer, slots = Answer(job.job_id, Act.WAIT, Why.PLANNED), None
         else:
             answer, slots = _place(job, request, allowed, plan)
         found.append(answer)
-        _expect(plan, request, slots, job, allowed)
+        if answer.why is not Why.PLANNED:
+            _expect(plan, request, slots, job, allowed)
     return tuple(found), plan.turn
 
 
