@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_coloc.core.place.steering import Act, Answer, Planned, Running, Snapshot, Why
+from slurm_coloc.core.place.steering.gpus import GpuPlan
 from slurm_coloc.core.records.pairs import PairSpeed
 from slurm_coloc.planning.live import GPUS, PARTS, STALE_S, Planner
 from slurm_coloc.planning.schedules.native import built
@@ -194,6 +195,33 @@ def test_the_job_that_ends_soon_is_waited_for() -> None:
     job = waiting(1, 10, smact=0.9, expected_s=9000.0)
     found = made(world(job, nodes=(node("n1", *there),), running=running))
     assert found[1].gpus == (0,)
+
+
+@searches
+@pytest.mark.parametrize("ended", [True, False])
+def test_memory_of_a_job_that_has_just_ended_is_no_obstacle(ended: bool) -> None:
+    """An idle GPU whose memory is taken: for a minute by who was there; else by a process that
+    Slurm does not know, and no plan counts on that GPU."""
+    full, planner = device(1, free_mib=4 * GIB), Planner(policy("auto"))
+    busy = Running(7, 1000, "n1", (0,), 20, start_s=0.0, smact=0.9, left_s=9000.0)
+    gone = Running(8, 1000, "n1", (1,), 20, start_s=0.0, smact=0.9, left_s=1.0)
+    job = waiting(1, 10, smact=0.9, expected_s=3000.0)
+    there = (device(0, used=20), replace(full, used=20) if ended else full)
+    runs = (busy, gone) if ended else (busy,)
+    made(world(job, nodes=(node("n1", *there),), running=runs), planner)
+    snapshot = world(job, nodes=(node("n1", device(0, used=20), full),), running=(busy,))
+    found = made(replace(snapshot, at_s=1010.0), planner)[1]
+    assert (found.gpus == (1,), found.left) == (ended, ended)
+    found = made(replace(snapshot, at_s=1100.0), planner)[1]
+    assert found.gpus == (0,) and not found.left
+
+
+def test_a_running_job_s_time_is_all_of_it() -> None:
+    """What others like it take is not what is left of it."""
+    there = Running(7, 1000, "n1", (0,), 10, start_s=400.0, left_s=300.0)
+    plan = GpuPlan(world(nodes=(node("n1", device(0, used=10)),), running=(there,)), policy("auto"))
+    (resident,) = plan.slots[0].residents
+    assert resident.request.run_s == 900.0
 
 
 def measured(card: str, well: str, speed: float = 1.0) -> list[PairSpeed]:

@@ -56,11 +56,22 @@ class Plan:
         return replace(snapshot, plan=spots)
 
 
-def decided(store: Store, reason: str = "multi-gpu", mode: str = "on") -> None:
-    """The decision of the job on whole GPUs."""
+SHARES = replace(
+    WHOLE,
+    tres_per_node="",
+    tres_per_task="gres/shard:12",
+    num_tasks=2,
+    admin_comment=f"coloc:1:{OTHER}:collocate:estimated:12",
+)
+
+
+def decided(
+    store: Store, reason: str = "multi-gpu", mode: str = "on", action: str = "exclusive"
+) -> None:
+    """The decision of the job of two GPUs."""
     store.decisions.add(
         StoredDecision(
-            id=OTHER, cluster="c", made_s=1.0, uid=1000, mode=mode, action="exclusive",
+            id=OTHER, cluster="c", made_s=1.0, uid=1000, mode=mode, action=action,
             reason=reason, detail="", shards=0, shard_mib=1024, shards_per_gpu=39,
             exclusive_tres="gres/gpu:2", may_requeue=True, bound=1,
         )
@@ -89,6 +100,20 @@ def test_it_waits_until_its_turn_comes(store: Store, tmp_path: Path) -> None:
     run(one)
     assert ("5", {"StartTime": "now"}) in slurm.updates
     assert store.events(OTHER, 5)[-1].text == "left to Slurm: the plan lets it wait no longer"
+
+
+def test_shares_of_two_gpus_wait_too(store: Store, tmp_path: Path) -> None:
+    """Slurm cannot be told which GPUs; but when."""
+    decided(store, "estimated", action="collocate")
+    slurm = Slurm(SHARES, JOB)
+    one = planned(store, slurm, tmp_path, {5: (0, False), 7: (1, True)})
+    run(one)
+    assert ("5", {"StartTime": "now+16"}) in slurm.updates
+    assert store.events(OTHER, 5)[-1].text == LATER
+    slurm.jobs = [replace(SHARES, reason="BeginTime")]
+    one._plan = Plan({5: (0, True)})  # type: ignore[assignment]
+    run(one)
+    assert [update for job, update in slurm.updates if job == "5"][1:] == [{"StartTime": "now"}]
 
 
 @pytest.mark.parametrize(
