@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.planning.combos import Way
 from slurm_coloc.planning.lists import LATE
-from slurm_coloc.planning.schedules.anneal import THROUGHPUT, Goal
+from slurm_coloc.planning.schedules.anneal import JOBS
 from slurm_coloc.planning.schedules.problem import Problem, Rules, Spot, by_node
 from slurm_coloc.planning.snapshot import PlanSnapshot
 
@@ -25,16 +25,15 @@ CURIOUS = 3000.0
 class Now(Problem):
     """Jobs are numbered as in the snapshot: first those that wait, then those that run."""
 
-    def __init__(self, snapshot: PlanSnapshot, waiting: int, goal: Goal = THROUGHPUT) -> None:
-        """``goal``: the weights below are of what it gives the jobs' mean end."""
+    def __init__(self, snapshot: PlanSnapshot, waiting: int) -> None:
         count, slots = len(snapshot.left), range(len(snapshot.usable))
         self.snapshot, self.movable = snapshot, waiting
         self.run, self.submit = snapshot.left, [0.0] * count
         self.gpus, self.room, self.most = snapshot.gpus, snapshot.usable, snapshot.most
         self.kind, self.after = snapshot.kind, snapshot.after
-        late = 1.0 + LATE * count / goal.jobs
+        late = 1.0 + LATE * count / JOBS
         self.weight = [1.0 if share else late for share in snapshot.share]
-        self._be_curious(CURIOUS * THROUGHPUT.jobs / goal.jobs)
+        self._be_curious()
         self.need = [[self._need(job, slot) for job in range(count)] for slot in slots]
         self._fit_those_that_run()
         self.slots = [[slot for slot in slots if self._open(job, slot)] for job in range(count)]
@@ -60,7 +59,7 @@ class Now(Problem):
         alike: dict[Way, int] = {}
         self.alike = [alike.setdefault(way, len(alike)) for way in snapshot.way]
 
-    def _be_curious(self, weight: float) -> None:
+    def _be_curious(self) -> None:
         """Draw forward one job of each training of which none runs and little is known."""
         snapshot = self.snapshot
         alike = list(zip(snapshot.kind, snapshot.gpus, strict=True))
@@ -68,7 +67,7 @@ class Now(Problem):
         for job, training in enumerate(alike[: self.movable]):
             if training not in seen and snapshot.spread[job] > KNOWN:
                 seen.add(training)
-                self.weight[job] += weight * snapshot.spread[job]
+                self.weight[job] += CURIOUS * snapshot.spread[job]
 
     def pinned(self) -> list[Spot]:
         """Of the jobs that run."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from slurm_coloc.core.draw import Draw
 from slurm_coloc.planning.lists import STYLES, list_schedule
 from slurm_coloc.planning.now import KNOWN, Now
-from slurm_coloc.planning.schedules.anneal import THROUGHPUT, Best, Goal, anneal, times
+from slurm_coloc.planning.schedules.anneal import Best, anneal, times
 from slurm_coloc.planning.schedules.problem import Spot
 from slurm_coloc.planning.snapshot import PlanSnapshot
 
@@ -26,7 +26,7 @@ Spots = Mapping[int, Spot]
 
 class Search:
     """For the best plan of one snapshot. ``ids``: of its jobs, first the ``waiting`` ones.
-    ``seed``: of the changes. ``goal``: what is best."""
+    ``seed``: of the changes."""
 
     def __init__(
         self,
@@ -34,11 +34,10 @@ class Search:
         ids: Sequence[int],
         waiting: int,
         seed: int,
-        goal: Goal = THROUGHPUT,
     ) -> None:
-        self._snapshot, self._ids, self._waiting, self._goal = snapshot, ids, waiting, goal
+        self._snapshot, self._ids, self._waiting = snapshot, ids, waiting
         self._draw = Draw(seed)
-        self._now = Now(snapshot, waiting, goal)
+        self._now = Now(snapshot, waiting)
 
     def best(self, last: Spots, tries: int) -> Spots:
         """The best plan found with so many changes. ``last``: that of the last decision."""
@@ -51,10 +50,7 @@ class Search:
             begins.append(self._go_on(last))
         each = tries // len(begins)
         found = min(
-            [
-                anneal(self._now, runs, spots + pinned, self._draw, each, self._goal)
-                for spots in begins
-            ],
+            [anneal(self._now, runs, spots + pinned, self._draw, each) for spots in begins],
             key=_score,
         )
         self._spots = found.spots

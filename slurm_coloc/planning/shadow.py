@@ -50,11 +50,11 @@ class Shadow:
         self._before &= set(there)
         waiting = {job.job_id: job for job in jobs}
         for job_id, shade in list(self._jobs.items()):
-            self._look(job_id, shade, waiting, there)
+            self._update(job_id, shade, waiting, there)
         for job_id, request in there.items():
             if job_id > 0 and job_id not in self._jobs and job_id not in self._before:
                 self._jobs[job_id] = _Shade(request.gpus, at_s, False, request.run_s)
-        self._queue(at_s, jobs)
+        self._add(at_s, jobs)
         self._play(at_s)
         return {job_id: self._jobs[job_id].start_s for job_id in waiting}
 
@@ -68,7 +68,7 @@ class Shadow:
         ]
         self._jobs, self._last_s = {}, float("-inf")
 
-    def _look(
+    def _update(
         self,
         job_id: int,
         shade: _Shade,
@@ -83,7 +83,7 @@ class Shadow:
         elif shade.waits:  # it left the queue without a run
             del self._jobs[job_id]
 
-    def _queue(self, at_s: float, jobs: Sequence[Waiting]) -> None:
+    def _add(self, at_s: float, jobs: Sequence[Waiting]) -> None:
         """Add the jobs that are new, each before those behind it that would not have started."""
         order = list(self._jobs)
         place = len(order)

@@ -28,18 +28,9 @@ HOT, COLD = 0.05, 0.002
 MOVE, SWAP = 0.45, 0.40
 #: how often a move stays near the job's place in the order, and how near (places in a slot's queue)
 NEAR, WIDTH = 0.7, 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """Weights beside the makespan: of the slots' mean last end, and of the jobs' mean end."""
-
-    slots: float
-    jobs: float
-
-
-#: all is done as soon as can be; of two such plans the one in which jobs end earlier
-THROUGHPUT = Goal(1.0, 0.002)
+#: what is minimised beside the makespan: weights of the slots' mean last end, and of the jobs' mean
+#: end
+SLOTS, JOBS = 1.0, 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +49,10 @@ def anneal(
     spots: Sequence[Spot],
     draw: Draw,
     tries: int,
-    goal: Goal = THROUGHPUT,
 ) -> Best:
     """The best plan of so many changes to ``spots``. ``runs``: seconds alone of each job, in each
     case of what they may be. Raises what the problem's ``request`` raises."""
-    ways = Ways(goal.slots, goal.jobs, CRITICAL, TWICE, HOT, COLD, MOVE, SWAP, NEAR, WIDTH)
+    ways = Ways(SLOTS, JOBS, CRITICAL, TWICE, HOT, COLD, MOVE, SWAP, NEAR, WIDTH)
     score, makespan_s, found = Arrays(problem, runs).anneal(ways, spots, draw.bits(), tries)
     return Best(score, makespan_s, tuple(found))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from slurm_coloc.core.place.gpu_slot import INF
+from slurm_coloc.core.place.placing import View
 from slurm_coloc.core.place.steering import Rules
 from slurm_coloc.errors import UsageFault
 from slurm_coloc.planning.schedules.native import built
@@ -14,7 +15,7 @@ from slurm_coloc.policies import fresh, policy
 from slurm_coloc.sim.engine import Simulation
 from slurm_coloc.sim.machine import parse_machine
 from slurm_coloc.sim.outcome import Record
-from slurm_coloc.sim.polled import Times
+from slurm_coloc.sim.polled import Knows, Times
 from slurm_coloc.sim.setting import Setting
 from slurm_coloc.sim.steered import Steered, steered_assumes, steered_setting
 from slurm_coloc.sim.trace import TraceJob
@@ -126,3 +127,29 @@ def test_what_it_takes_for_granted_is_said() -> None:
         assert "75%" in said
     none = steered(smact_gate=1.0)
     assert "gate" not in steered_assumes(steered_setting(Setting(), none), none)[0]
+
+
+@searches
+def test_what_a_neighbour_did_is_not_taken_for_a_job_s_own() -> None:
+    """Telemetry is a mean: it holds a neighbour that has just left, and the time before a job
+    works."""
+    jobs = [
+        job(1, smact=0.5, run_s=3000),
+        job(2, submit_s=400, smact=0.4, run_s=300),
+        job(3, submit_s=10, memory_mib=36000),  # it waits to the end
+    ]
+    ids = (1, 2, 3)
+    knows = Knows(dict.fromkeys(ids, 0.5), dict.fromkeys(ids, 1000), {one: str(one) for one in ids})
+    rules = replace(RULES, reorder=True)
+    how = Steered(policy("auto"), rules, Times(), plans=True, knows=knows)
+    seen: list[float] = []
+    note = how._polled.measure
+
+    def measure(view: View) -> None:
+        note(view)
+        seen.extend(how._polled._alone.get(name, 0.5) for name in ("1", "2"))
+
+    how._polled.measure = measure  # type: ignore[method-assign]
+    found = play(jobs, "1xa100-40gb", how, Setting(launch_s=40.0))
+    assert start_s(found[2]) < 500, "it joined"
+    assert "1" in how._polled._alone and {round(one, 6) for one in seen} == {0.5}
