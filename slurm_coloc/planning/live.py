@@ -183,7 +183,9 @@ def _ends(one: Running, at_s: float) -> Running:
     if one.left_s is None:
         return replace(one, ends_s=None)
     ends_s = at_s + one.left_s
-    return replace(one, ends_s=ends_s if one.ends_s is None else min(ends_s, one.ends_s))
+    if one.ends_s is not None:
+        ends_s = min(ends_s, one.ends_s)
+    return replace(one, ends_s=ends_s, left_s=max(1.0, ends_s - at_s))
 
 
 def _request(job: Waiting, snapshot: Snapshot) -> PlaceRequest:

@@ -302,6 +302,10 @@ def test_a_log_that_claims_for_ever_moves_no_start() -> None:
     snapshot = world(waiting(1), nodes=(node("n1", *there),), running=liars)
     found, _ = Planner(policy("auto")).planned(snapshot)
     assert found.waiting[0].due_s == 1500.0
+    planner = Planner(policy("auto"))
+    planner.planned(world(waiting(2)))  # before they ran
+    found, _ = planner.planned(snapshot)
+    assert found.waiting[0].due_s == 1000.0 + 1500.0, "each takes its limit from its start on"
 
 
 @searches
