@@ -60,7 +60,7 @@ def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
     late = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=60))
     lab.wait(late, "RUNNING", 200)
     assert gpu(lab, late) == gpu(lab, soon), told(me, late)
-    assert "waits: the plan starts it later" in told(me, late)
+    assert "by plan" in told(me, late)
     for path in sorted((lab.dir / "coloc/state/placement").iterdir()):
         assert replay(path).same, path
 
