@@ -60,6 +60,11 @@ def test_it_waits_until_telemetry_forgets_who_was_there(used: int) -> None:
         rules={"reorder": True},
     )  # fmt: skip
     assert answers(snapshot)[1] == Answer(1, Act.WAIT, Why.PLANNED)
+    room = device(1, free_mib=20 * GIB)
+    behind = replace(snapshot, nodes=(node("n1", room),), waiting=(waiting(1, 30), waiting(2, 15)))
+    behind = replace(behind, plan=(Planned(1, (0,), True, True),))
+    found = answers(behind)
+    assert found[1].act is Act.WAIT and found[2].pin is None, "nobody takes its room meanwhile"
     due = tuple(replace(job, due_s=snapshot.at_s) for job in snapshot.waiting)
     late = answers(replace(snapshot, waiting=due))[1]
     assert late.pin is not None and late.pin.kind == "a100-0"

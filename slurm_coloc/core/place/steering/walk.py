@@ -45,12 +45,12 @@ def steer(snapshot: Snapshot, policy: Policy) -> tuple[tuple[Answer, ...], int]:
         if wanted is not None and plan.may_start(request, wanted):
             answer, slots = _pinned(job, wanted, plan, Why.PLAN), wanted
         elif (soon := ahead.awaited(job)) and plan.is_early(job, request, soon):
-            answer, slots = Answer(job.job_id, Act.WAIT, Why.PLANNED), None
+            answer = Answer(job.job_id, Act.WAIT, Why.PLANNED)
+            slots = [plan.slots[index] for index in soon]  # nobody behind it gets them meanwhile
         else:
             answer, slots = _place(job, request, allowed, plan)
         found.append(answer)
-        if answer.why is not Why.PLANNED:
-            _expect(plan, request, slots, job, allowed)
+        _expect(plan, request, slots, job, allowed)
     return tuple(found), plan.turn
 
 
