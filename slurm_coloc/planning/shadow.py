@@ -14,6 +14,9 @@ from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest
 from slurm_coloc.core.place.steering import Waiting
 from slurm_coloc.planning.snapshot import PRIOR_S
 
+#: jobs that are kept: those that began after one that takes weeks stay as long as that one
+MOST = 1000
+
 
 @dataclass(slots=True)
 class _Shade:
@@ -97,7 +100,8 @@ class Shadow:
         self._jobs = {job_id: self._jobs[job_id] for job_id in order}
 
     def _play(self, at_s: float) -> None:
-        """Start all in their order; forget the first ones that have ended."""
+        """Start all in their order; forget the first ones that have ended, and of too many the
+        first ones that no longer wait: what is learned of their times later moves nothing."""
         known = [shade.run_s for shade in self._jobs.values() if shade.run_s is not None]
         prior_s = fmean(known) if known else PRIOR_S
         free_s, last_s = self._free_s[:], self._last_s
@@ -110,7 +114,7 @@ class Shadow:
                 free_s[place] = last_s + (prior_s if shade.run_s is None else shade.run_s)
         for job_id, shade in list(self._jobs.items()):
             end_s = shade.start_s + (prior_s if shade.run_s is None else shade.run_s)
-            if shade.waits or end_s > at_s:
+            if shade.waits or (end_s > at_s and len(self._jobs) <= MOST):
                 return
             del self._jobs[job_id]
             self._before.add(job_id)

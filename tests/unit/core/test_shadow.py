@@ -3,6 +3,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from slurm_coloc.core.place.gpu_slot import GpuSlot, PlaceRequest, Resident
 from slurm_coloc.core.place.steering import Waiting
 from slurm_coloc.planning.shadow import Shadow
@@ -83,6 +85,19 @@ def test_it_forgets_who_has_ended() -> None:
         now_s = number * 100.0
         shadow.starts(now_s, [job(number)], slots((number - 1,) if number > 1 else ()))
     assert len(shadow._jobs) < 5 and len(shadow._before) < 5
+
+
+def test_behind_a_job_that_takes_weeks_it_forgets_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slurm_coloc.planning.shadow.MOST", 10)
+    shadow = Shadow()
+    shadow.starts(0.0, [job(1, 1e6)], slots((), ()))
+    for number in range(2, 50):
+        now_s = (number - 2) * 100.0
+        found = shadow.starts(
+            now_s, [job(number)], slots((1,), (number - 1,) if number > 2 else ())
+        )
+        assert found == {number: now_s}, "on the other GPU"
+    assert len(shadow._jobs) <= 11
 
 
 def test_with_other_gpus_it_begins_anew() -> None:
