@@ -12,8 +12,11 @@
     python -m estimator.evaluate picture CACHE --plot FILE.png     text and recorded tier, drawn
     python -m estimator.evaluate transformers CACHE    texts of its architectures against their
                                                    recordings (torch, torchinfo, transformers)
-    python -m estimator.evaluate unmeasured CACHE   the same of timm's files without a measured
-    model python -m estimator.evaluate mlp               all estimators on its measured MLPs
+    python -m estimator.evaluate unmeasured CACHE      the same of timm's files without a measured
+                                                   model
+    python -m estimator.evaluate mlp               all estimators on its measured MLPs
+    python -m estimator.evaluate ddp               what DDP adds, on the CPU (torch, timm,
+                                                   transformers)
 
 The measured runs are no part of this tree: COLOC_SHARED names their folder, ../shared without it.
 They are of a timm of about 1.0.9; a model that the installed timm makes another way is named and
@@ -28,6 +31,7 @@ from pathlib import Path
 from estimator.evaluate import (
     architectures,
     configs,
+    ddp,
     drawn,
     judging,
     mlp,
@@ -48,6 +52,7 @@ OTHERS = ("configs18", "workloads", "mlp")
 PICTURE = "picture"
 TRANSFORMERS = "transformers"
 UNMEASURED = "unmeasured"
+DDP = "ddp"
 
 
 def _picture(cache: Path, path: Path) -> int:
@@ -186,11 +191,22 @@ def _few(runs: Iterable[str], most: int = 5) -> list[str]:
     ]
 
 
+def _ddp() -> int:
+    """Each training as soon as it is compared; 1 where one is off by more than 1 %."""
+    print(ddp.HEAD, flush=True)
+    worst = 0.0
+    for one in ddp.compared():
+        print(ddp.line(one), flush=True)
+        worst = max(worst, abs(one.off))
+    return int(worst > 0.01)
+
+
 def main() -> int:
     """Make texts, or judge by them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
-        "what", choices=("texts", "text", "recorded", PICTURE, TRANSFORMERS, UNMEASURED, *OTHERS)
+        "what",
+        choices=("texts", "text", "recorded", PICTURE, TRANSFORMERS, UNMEASURED, DDP, *OTHERS),
     )
     parser.add_argument("cache", type=Path, nargs="?", help="folder of the texts")
     parser.add_argument("--kind", choices=(*KINDS, FLAT), default="full")
@@ -203,6 +219,8 @@ def main() -> int:
         check_path(args.plot)
     if args.what == "mlp":
         return _mlp(args.each)
+    if args.what == DDP:
+        return _ddp()
     if args.cache is None:
         parser.error("a folder for the texts, please")
     if args.what == TRANSFORMERS:

@@ -11,7 +11,8 @@ and at stage 3 a unit's parameters are gathered when they are needed, with the n
 way.
 
 How a script wraps its modules is in no summary: units are taken to be an eighth of the parameters.
-NCCL's own buffers are not the allocator's. Nothing of this was compared with measured runs.
+NCCL's own buffers are not the allocator's. DDP's buckets were compared with what PyTorch allocates
+on the CPU (`python -m estimator.evaluate ddp`), the rest with nothing.
 
 DataParallel is one process with several GPUs, the first of which is the fullest: ``replicated``.
 """

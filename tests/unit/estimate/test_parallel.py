@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_coloc.errors import UsageFault
-from slurm_coloc.estimate.api import TrainingOptions, estimate
+from slurm_coloc.estimate.api import NCCL_MIB, TrainingOptions, estimate
 from slurm_coloc.estimate.parsers import parse_summary
 from slurm_coloc.estimate.replay.allocator import MIB, replay
 from slurm_coloc.estimate.replay.parallel import ALONE, CHUNK, Ranks, buckets, replicated, spread
@@ -74,13 +74,22 @@ def test_each_stage_takes_less() -> None:
     assert mib(3, 64) < full and mib(2, 1) == mib(0, 1)
 
 
+def test_a_ddp_is_as_sure_as_one_process_but_for_nccl() -> None:
+    """Its buckets are known to the byte: no part of it more, whatever its size."""
+    one, two = (estimate(BERT, TrainingOptions(8, world_size=n), stack=STACK) for n in (1, 2))
+    margins = [((f.upper_mib or 0) - (f.memory_mib or 0)) / (f.memory_mib or 1) for f in (one, two)]
+    assert one.memory_mib and two.memory_mib and two.upper_mib
+    assert (two.upper_mib - NCCL_MIB - two.memory_mib) / two.memory_mib <= margins[0] * 1.02
+    assert margins[1] > margins[0]
+
+
 def test_what_the_user_is_told() -> None:
     found = estimate(BERT, TrainingOptions(2, world_size=4), stack=STACK)
-    assert any("DDP of several processes" in note for note in found.notes)
+    assert any("MiB for NCCL's buffers" in note for note in found.notes)
     zero = estimate(
         BERT, TrainingOptions(2, world_size=4, zero_stage=3), stack=STACK, estimator="deepspeed"
     )
-    assert zero.memory_mib is not None and "stage 3" in zero.notes[-1]
+    assert zero.memory_mib is not None and any("stage 3" in note for note in zero.notes)
     alone = estimate(BERT, TrainingOptions(2), stack=STACK, estimator="deepspeed")
     assert alone.memory_mib is not None and zero.memory_mib * 3 < alone.memory_mib
 
