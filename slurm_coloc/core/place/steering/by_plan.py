@@ -75,7 +75,7 @@ class PlanOfQueue:
     def holds(self, job: Waiting) -> bool:
         """Whether a job waits because the plan starts it later: equal jobs alone may pass it."""
         spot = self._spots.get(job.job_id)
-        return spot is not None and not spot.now and self.may_wait(job)
+        return spot is not None and not spot.now and _in_time(job, spot) and self.may_wait(job)
 
     def awaited(self, job: Waiting) -> Sequence[int]:
         """The GPUs, by number, on which the plan starts a job now and for which it may wait: until
@@ -92,3 +92,11 @@ class PlanOfQueue:
             return False
         others = (count for owner, count in self._behind.items() if owner != equals(job))
         return not any(others)
+
+
+def _in_time(job: Waiting, spot: Planned) -> bool:
+    """Whether a job that cannot be pinned starts by the plan before it would without sharing. It
+    finds all of its GPUs some time after it was let go, so it is let go once that is too late."""
+    if not job.holdable or job.due_s is None:
+        return True
+    return spot.start_s is not None and spot.start_s <= job.due_s
