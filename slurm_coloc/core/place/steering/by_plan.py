@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from slurm_coloc.core.place.gpu_slot import GpuSlot
 from slurm_coloc.core.place.steering.snapshot import Planned, Snapshot, Waiting
 
+#: by which part of itself what is expected of a job's end drifts from look to look
+DRIFT = 0.05
 #: jobs of one owner in partitions of one tier: which of them goes first changes nobody else's place
 Equals = tuple[int, str, int]
 
@@ -75,7 +77,17 @@ class PlanOfQueue:
     def holds(self, job: Waiting) -> bool:
         """Whether a job waits because the plan starts it later: equal jobs alone may pass it."""
         spot = self._spots.get(job.job_id)
-        return spot is not None and not spot.now and _in_time(job, spot) and self.may_wait(job)
+        if spot is None or spot.now or not self.may_wait(job):
+            return False
+        return not job.holdable or self._in_time(job, spot)
+
+    def _in_time(self, job: Waiting, spot: Planned) -> bool:
+        """Whether the plan starts a job no later than it would without sharing. One that cannot be
+        pinned finds all of its GPUs some time after it was let go: then is too late for it."""
+        if job.due_s is None:
+            return True
+        most_s = (job.due_s - self._at_s) * (1.0 + DRIFT)
+        return spot.start_s is not None and spot.start_s - self._at_s <= most_s
 
     def awaited(self, job: Waiting) -> Sequence[int]:
         """The GPUs, by number, on which the plan starts a job now and for which it may wait: until
@@ -92,11 +104,3 @@ class PlanOfQueue:
             return False
         others = (count for owner, count in self._behind.items() if owner != equals(job))
         return not any(others)
-
-
-def _in_time(job: Waiting, spot: Planned) -> bool:
-    """Whether a job that cannot be pinned starts by the plan before it would without sharing. It
-    finds all of its GPUs some time after it was let go, so it is let go once that is too late."""
-    if not job.holdable or job.due_s is None:
-        return True
-    return spot.start_s is not None and spot.start_s <= job.due_s
