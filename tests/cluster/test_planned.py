@@ -78,16 +78,19 @@ def test_a_share_runs_while_its_owner_s_job_of_two_gpus_waits(
     make_lab: Make, asked: tuple[str, ...], wish: dict[str, bool]
 ) -> None:
     """One of two GPUs is taken for a while; the job that comes first wants both. In Slurm's
-    order the share behind it would wait for them too. Another user's job is passed by nobody."""
+    order the share behind it, of which it is known that it is short, would wait for them too. Another
+    user's job is passed by nobody."""
     lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT}, **wish)
-    me, other = desk(lab, 313), desk(lab, 314, user=1)
+    me, other, quick = desk(lab, 313), desk(lab, 314, user=1), desk(lab, 315)
+    known = quick.submit(*QUIET, wrap=quick.train(memory_mib=3000, smact=0.6, work_s=5))
+    lab.wait(known, "COMPLETED", 60)
     long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.95, work_s=120, log_every_s=1))
     lab.wait(long, "RUNNING", 60)
     until(lambda: left_s(lab, long), 60, "its log is read")
     wide = me.submit(*asked, *QUIET, wrap="true")
     assert ("shard" in lab.job(wide).get("TresPerTask", "")) == bool(wish)
     until(lambda: "the plan starts it later" in told(me, wide) or None, 60, "it waits by the plan")
-    short = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=5))
+    short = quick.submit(*QUIET, wrap=quick.train(memory_mib=3000, smact=0.6, work_s=5))
     lab.wait(short, "COMPLETED", 60)
     assert lab.job(wide)["JobState"] == "PENDING" and lab.job(long)["JobState"] == "RUNNING"
     theirs = other.submit(*asked, *QUIET, wrap="true")

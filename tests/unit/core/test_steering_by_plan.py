@@ -151,7 +151,7 @@ def test_else_a_job_on_whole_gpus_is_slurm_s(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("shards", [0, 12], ids=["whole", "shares"])
 @pytest.mark.parametrize(
-    ("start_s", "act"), [(5100.0, Act.WAIT), (5300.0, Act.NATIVE), (None, Act.NATIVE)]
+    ("start_s", "act"), [(5300.0, Act.WAIT), (5500.0, Act.NATIVE), (None, Act.NATIVE)]
 )
 def test_a_job_of_several_gpus_is_let_go_before_it_is_late(
     shards: int, start_s: float | None, act: Act
