@@ -78,8 +78,8 @@ def test_a_share_runs_while_its_owner_s_job_of_two_gpus_waits(
     make_lab: Make, asked: tuple[str, ...], wish: dict[str, bool]
 ) -> None:
     """One of two GPUs is taken for a while; the job that comes first wants both. In Slurm's
-    order the share behind it, of which it is known that it is short, would wait for them too. Another
-    user's job is passed by nobody."""
+    order the share behind it, which is known to be short, would wait for them too. Another user's
+    job is passed by nobody."""
     lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT}, **wish)
     me, other, quick = desk(lab, 313), desk(lab, 314, user=1), desk(lab, 315)
     known = quick.submit(*QUIET, wrap=quick.train(memory_mib=3000, smact=0.6, work_s=5))

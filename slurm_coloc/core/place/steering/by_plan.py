@@ -12,7 +12,7 @@ from slurm_coloc.core.place.gpu_slot import GpuSlot
 from slurm_coloc.core.place.steering.snapshot import Planned, Snapshot, Waiting
 
 #: by which part of itself the time that is expected of a training is wrong: four of five logs are
-#: nearer after a tenth of it (docs/user/eta.md)
+#: nearer after a tenth of it (docs/user/time-left.md)
 DRIFT = 0.1
 #: jobs of one owner in partitions of one tier: which of them goes first changes nobody else's place
 Equals = tuple[int, str, int]
