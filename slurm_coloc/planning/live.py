@@ -120,9 +120,9 @@ class Planner:
 
     def _whole(self, snapshot: Snapshot, those: _Candidates) -> tuple[Planned, ...]:
         """The plan of all GPUs."""
-        self._spots, now, starts = self._search(snapshot, those, self._spots)
+        self._spots, now = self._search(snapshot, those, self._spots)
         return tuple(
-            Planned(job_id, now.get(job_id, spot.slots), job_id in now, start_s=starts.get(job_id))
+            Planned(job_id, now.get(job_id, spot.slots), job_id in now)
             for job_id, spot in self._spots.items()
         )
 
@@ -133,7 +133,7 @@ class Planner:
         for part in parts(snapshot, jobs, GPUS, PARTS, self._turn):
             others = (job for job in jobs if job.job_id not in found and part.may_get(job))
             those = self._candidates(part.snapshot, list(islice(others, MOST // GPUS)))
-            _, now, _ = self._search(part.snapshot, those, {})
+            _, now = self._search(part.snapshot, those, {})
             for job_id, slots in now.items():
                 found[job_id] = Planned(job_id, tuple(part.gpus[slot] for slot in slots), True)
             last = part.snapshot.nodes[-1]
@@ -142,13 +142,13 @@ class Planner:
 
     def _search(
         self, snapshot: Snapshot, those: _Candidates, last: Spots
-    ) -> tuple[Spots, dict[int, tuple[int, ...]], dict[int, float]]:
-        """The spots of the first jobs, the GPUs of those that start now, and when all start (Unix
-        seconds). ``last``: the spots of the plan before."""
+    ) -> tuple[Spots, dict[int, tuple[int, ...]]]:
+        """The spots of the first jobs, and the GPUs of those that start now. ``last``: the spots of
+        the plan before."""
         slots, rules = those.slots, snapshot.rules
         jobs = those.jobs[: MOST // max(1, len(slots))]
         if not jobs:
-            return {}, {}, {}
+            return {}, {}
         requests = [_request(job, snapshot) for job in jobs]
         conditions = Conditions(jobs=rules.max_jobs, share_with=rules.share_with)
         view = View(snapshot.at_s, requests, slots, conditions, FITTED)
@@ -162,12 +162,7 @@ class Planner:
         seed = round(snapshot.at_s * 1000.0) * 1009 + len(jobs)
         search = Search(numbers, ids, len(requests), seed)
         spots = search.best(last, self._tries)
-        starts = {
-            job_id: snapshot.at_s + start_s
-            for job_id, start_s in search.starts().items()
-            if start_s < math.inf
-        }
-        return spots, dict(search.first()), starts
+        return spots, dict(search.first())
 
     def _with_dues(self, snapshot: Snapshot, those: _Candidates) -> Snapshot:
         """Each waiting job with the time at which it would start if nobody shared."""

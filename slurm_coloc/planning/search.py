@@ -54,19 +54,14 @@ class Search:
             key=_score,
         )
         self._spots = found.spots
-        self._times = times(self._now, found.spots)
         return dict(zip(self._ids[: self._waiting], found.spots, strict=False))
 
     def first(self) -> list[tuple[int, tuple[int, ...]]]:
         """What the best plan starts now (id, slots), in its order."""
-        start_s, end_s = self._times
+        start_s, end_s = times(self._now, self._spots)
         begun = [job for job in range(self._waiting) if start_s[job] <= 0.0 < end_s[job]]
         begun.sort(key=lambda job: self._spots[job].key)
         return [(self._ids[job], self._spots[job].slots) for job in begun]
-
-    def starts(self) -> dict[int, float]:
-        """Seconds from now to when the best plan starts each waiting job; infinite: never."""
-        return dict(zip(self._ids[: self._waiting], self._times[0], strict=False))
 
     def _listed(self, most: int) -> list[Spot]:
         """The best list schedule as spots."""

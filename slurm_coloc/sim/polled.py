@@ -177,7 +177,7 @@ class Polled:
             memory_mib=request.host_mib,
             max_slowdown=request.max_slowdown,
             account=request.account,
-            holdable=not self.ours(request),
+            holdable=not request.share,
             expected_s=request.run_s if self.plans else None,
             spread=request.run_spread,
             training=self._training(request),

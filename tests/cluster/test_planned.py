@@ -66,34 +66,20 @@ def test_a_job_goes_where_the_log_says_that_room_comes(make_lab: Make) -> None:
 
 
 @pytest.mark.skipif(not may_trace_processes(), reason=WITHOUT_TRACE)
-@pytest.mark.parametrize(
-    ("asked", "wish"),
-    [
-        (("--gpus=2",), {}),
-        (("-n2", "--gpus-per-task=1", "--coloc-memory=30G"), {"multi_gpu": True}),
-    ],
-    ids=["whole", "shares"],
-)
-def test_a_share_runs_while_its_owner_s_job_of_two_gpus_waits(
-    make_lab: Make, asked: tuple[str, ...], wish: dict[str, bool]
-) -> None:
+def test_a_share_runs_while_its_owner_s_whole_gpu_job_waits(make_lab: Make) -> None:
     """One of two GPUs is taken for a while; the job that comes first wants both. In Slurm's
-    order the share behind it, which is known to be short, would wait for them too. Another user's
-    job is passed by nobody."""
-    lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT}, **wish)
-    me, other, quick = desk(lab, 313), desk(lab, 314, user=1), desk(lab, 315)
-    known = quick.submit(*QUIET, wrap=quick.train(memory_mib=3000, smact=0.6, work_s=5))
-    lab.wait(known, "COMPLETED", 60)
+    order the share behind it would wait for them too. Another user's job is passed by nobody."""
+    lab = steered(make_lab, {"plan": "order"}, {"agent": AGENT})
+    me, other = desk(lab, 313), desk(lab, 314, user=1)
     long = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.95, work_s=120, log_every_s=1))
     lab.wait(long, "RUNNING", 60)
     until(lambda: left_s(lab, long), 60, "its log is read")
-    wide = me.submit(*asked, *QUIET, wrap="true")
-    assert ("shard" in lab.job(wide).get("TresPerTask", "")) == bool(wish)
+    wide = me.submit("--gpus=2", *QUIET, wrap="true")
     until(lambda: "the plan starts it later" in told(me, wide) or None, 60, "it waits by the plan")
-    short = quick.submit(*QUIET, wrap=quick.train(memory_mib=3000, smact=0.6, work_s=5))
+    short = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=5))
     lab.wait(short, "COMPLETED", 60)
     assert lab.job(wide)["JobState"] == "PENDING" and lab.job(long)["JobState"] == "RUNNING"
-    theirs = other.submit(*asked, *QUIET, wrap="true")
+    theirs = other.submit("--gpus=2", *QUIET, wrap="true")
     late = me.submit(*QUIET, wrap=me.train(memory_mib=3000, smact=0.6, work_s=5))
     for job in (long, wide, theirs, late):
         lab.wait(job, "COMPLETED", 200)

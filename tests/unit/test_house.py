@@ -17,7 +17,7 @@ SHARED = {
 
 #: What does not hold yet. Lower these figures with what you mend; only a new feature, in the commit
 #: that brings it, may raise LINES.
-LINES = 76_189
+LINES = 76_163
 RETIRED_FUNCTIONS = 5  # functions and methods whose names have retired words
 
 

@@ -82,11 +82,10 @@ def is_typed(job: Queued) -> bool:
 
 
 def is_holdable(job: Queued, decision: StoredDecision) -> bool:
-    """Whether a plan may let a job that it cannot pin wait, one on whole GPUs or with shares of
-    several: a plain one of one node that has not run yet and that did not ask to be left alone."""
-    several = decision.action == Action.COLLOCATE and gpus_of(job) > 1
+    """Whether a plan may let a job on whole GPUs wait: a plain one of one node that has not run yet
+    and that did not ask to be left alone."""
     return (
-        (decision.action == Action.EXCLUSIVE or several)
+        decision.action == Action.EXCLUSIVE
         and decision.mode == "on"
         and decision.reason not in LEFT_ALONE
         and job.num_nodes == 1

@@ -243,7 +243,7 @@ class Sources:
             exclusive_user=keeps_users_apart(parts, lookup.shape),
             expected_s=expected[0],
             spread=expected[1],
-            holdable=decision is not None and not ours and is_holdable(job, decision) and free,
+            holdable=decision is not None and not shards and is_holdable(job, decision) and free,
             training=training,
         )
 

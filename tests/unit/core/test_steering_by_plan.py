@@ -149,22 +149,6 @@ def test_else_a_job_on_whole_gpus_is_slurm_s(change: dict[str, Any]) -> None:
     assert 1 not in found or found[1].act is Act.NATIVE
 
 
-@pytest.mark.parametrize("shards", [0, 12], ids=["whole", "shares"])
-@pytest.mark.parametrize(
-    ("start_s", "act"), [(5300.0, Act.WAIT), (5500.0, Act.NATIVE), (None, Act.NATIVE)]
-)
-def test_a_job_of_several_gpus_is_let_go_before_it_is_late(
-    shards: int, start_s: float | None, act: Act
-) -> None:
-    """It finds all of its GPUs some time after that, so it is too late once its time has come. One
-    that can be pinned waits to the end."""
-    several = waiting(1, shards, ours=False, gpus=2, holdable=True, due_s=5000.0)
-    one = waiting(1, 12, due_s=5000.0)
-    plan = Planned(1, (0, 1), False, start_s=start_s), Planned(2, (0,), True)
-    assert answers(world(several, waiting(2), plan=plan, rules={"reorder": True}))[1].act is act
-    assert answers(world(one, waiting(2), plan=plan, rules={"reorder": True}))[1].act is Act.WAIT
-
-
 @pytest.mark.parametrize("whole_first", [False, True])
 def test_a_plan_takes_no_gpu_that_a_job_before_it_waits_for(whole_first: bool) -> None:
     """Another user's job wants both GPUs; one is idle, on the other a training ends in a minute."""
@@ -310,18 +294,6 @@ def test_when_a_job_would_have_started_without_sharing() -> None:
     later = replace(snapshot, at_s=1050.0, running=running[1:])
     found, _ = planner.planned(later)  # as it was first seen
     assert [job.due_s for job in found.waiting] == [1100.0, 1600.0, 1650.0]
-
-
-@searches
-def test_a_plan_says_when_each_job_starts() -> None:
-    """Both GPUs are full, one for ten minutes and one for an hour."""
-    there = tuple(
-        Running(job, 1000, "n1", (place,), 30, start_s=0.0, left_s=left_s, smact=0.9)
-        for job, place, left_s in ((7, 0, 600.0), (8, 1, 3600.0))
-    )
-    gpus = node("n1", device(0, used=30), device(1, used=30))
-    found = made(world(waiting(1, 30), nodes=(gpus,), running=there))[1]
-    assert not found.now and found.start_s == pytest.approx(1600.0)
 
 
 @searches

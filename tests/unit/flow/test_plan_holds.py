@@ -102,18 +102,12 @@ def test_it_waits_until_its_turn_comes(store: Store, tmp_path: Path) -> None:
     assert store.events(OTHER, 5)[-1].text == "left to Slurm: the plan lets it wait no longer"
 
 
-def test_shares_of_two_gpus_wait_too(store: Store, tmp_path: Path) -> None:
-    """Slurm cannot be told which GPUs; but when."""
+def test_shares_of_several_gpus_are_slurm_s(store: Store, tmp_path: Path) -> None:
+    """Slurm cannot be told which ones: kept back, such a job finds them late."""
     decided(store, "estimated", action="collocate")
     slurm = Slurm(SHARES, JOB)
-    one = planned(store, slurm, tmp_path, {5: (0, False), 7: (1, True)})
-    run(one)
-    assert ("5", {"StartTime": "now+16"}) in slurm.updates
-    assert store.events(OTHER, 5)[-1].text == LATER
-    slurm.jobs = [replace(SHARES, reason="BeginTime")]
-    one._plan = Plan({5: (0, True)})  # type: ignore[assignment]
-    run(one)
-    assert [update for job, update in slurm.updates if job == "5"][1:] == [{"StartTime": "now"}]
+    run(planned(store, slurm, tmp_path, {5: (0, False), 7: (1, True)}))
+    assert "5" not in dict(slurm.updates)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from slurm_coloc.core.place.gpu_slot import GpuSlot
 from slurm_coloc.core.place.steering.snapshot import Planned, Snapshot, Waiting
 
-#: by which part of itself the time that is expected of a training is wrong: four of five logs are
-#: nearer after a tenth of it (docs/user/time-left.md)
-DRIFT = 0.1
 #: jobs of one owner in partitions of one tier: which of them goes first changes nobody else's place
 Equals = tuple[int, str, int]
 
@@ -78,17 +75,7 @@ class PlanOfQueue:
     def holds(self, job: Waiting) -> bool:
         """Whether a job waits because the plan starts it later: equal jobs alone may pass it."""
         spot = self._spots.get(job.job_id)
-        if spot is None or spot.now or not self.may_wait(job):
-            return False
-        return not job.holdable or self._in_time(job, spot)
-
-    def _in_time(self, job: Waiting, spot: Planned) -> bool:
-        """Whether the plan starts a job no later than it would without sharing. One that cannot be
-        pinned finds all of its GPUs some time after it was let go: then is too late for it."""
-        if job.due_s is None:
-            return True
-        most_s = (job.due_s - self._at_s) * (1.0 + DRIFT)
-        return spot.start_s is not None and spot.start_s - self._at_s <= most_s
+        return spot is not None and not spot.now and self.may_wait(job)
 
     def awaited(self, job: Waiting) -> Sequence[int]:
         """The GPUs, by number, on which the plan starts a job now and for which it may wait: until

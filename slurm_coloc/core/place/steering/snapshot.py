@@ -10,7 +10,7 @@ from slurm_coloc.core.place.placing import ShareWith
 IdleFirst = Literal["auto"] | bool
 
 #: of a recorded snapshot; goes up with any change of Snapshot or Answer
-RECORDING_SCHEMA = 7
+RECORDING_SCHEMA = 6
 
 
 class Act(StrEnum):
@@ -132,14 +132,14 @@ class Pin:
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A waiting job. ``gpus`` with ``shards`` of each (0: whole ones). ``nodes``: where it may run.
-    ``ours``: it may be pinned. ``holdable``: a --coloc job on whole GPUs or with shares of several,
-    which a plan may let wait. ``startable``: Slurm waits only for resources. ``since_s``: since
-    when it is pinned or waits at the gate. ``given_up``: it is left to Slurm. ``run_s``: its time
-    limit. ``tier``: of its partition. ``exclusive_user``: Slurm itself gives its nodes to one user
-    at a time. ``account``: "" where it is not known. ``expected_s``: seconds that it is expected to
-    run, by earlier runs, with ``spread``, the standard deviation of their logarithm. ``due_s``:
-    when it would start if nobody shared (planning/shadow): from then on no plan lets it wait.
-    ``training``: as in Running."""
+    ``ours``: it may be pinned. ``holdable``: a --coloc job on whole GPUs, which a plan may let
+    wait. ``startable``: Slurm waits only for resources. ``since_s``: since when it is pinned or
+    waits at the gate. ``given_up``: it is left to Slurm. ``run_s``: its time limit. ``tier``: of
+    its partition. ``exclusive_user``: Slurm itself gives its nodes to one user at a time.
+    ``account``: "" where it is not known. ``expected_s``: seconds that it is expected to run, by
+    earlier runs, with ``spread``, the standard deviation of their logarithm. ``due_s``: when it
+    would start if nobody shared (planning/shadow): from then on no plan lets it wait. ``training``:
+    as in Running."""
 
     job_id: int
     handle: str
@@ -175,15 +175,13 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Planned:
     """What a plan of the whole queue says of a waiting job: its GPUs, numbered over all nodes in
-    the snapshot's order, whether it starts ``now``, and when else (``start_s``, Unix seconds; None:
-    never). ``left``: a job has just left one of them, so that telemetry may show its memory
-    still."""
+    the snapshot's order, and whether it starts ``now``. ``left``: a job has just left one of them,
+    so that telemetry may show its memory still."""
 
     job_id: int
     gpus: tuple[int, ...]
     now: bool
     left: bool = False
-    start_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
