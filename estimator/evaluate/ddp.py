@@ -25,6 +25,7 @@ SEQUENCE = 128
 #: names and batch sizes; the larger ones have their peak in the backward, not in the optimizer
 VISION = (("resnet50", 2), ("resnet50", 8), ("vgg16", 1), ("mobilenetv3_small_100", 16))
 VISION += (("vit_small_patch16_224", 8), ("efficientnet_b0", 4))
+LINEAR = "linear"  #: three layers, without a library
 TEXT = (("bert", 1), ("bert", 8), ("gpt2", 2), ("xlnet", 2))
 
 
@@ -41,17 +42,18 @@ class Compared:
 
     @property
     def off(self) -> float:
-        """The error of the expected difference, as a part of what is trained in."""
+        """The error of the expected difference, as a part of all that is allocated."""
         return (self.expected - (self.wrapped - self.alone)) / self.wrapped
 
 
 def compared() -> Iterator[Compared]:
     """One training after the other; each takes up to a minute."""
     for name, batch in (*VISION, *TEXT):
-        yield _compared(name, batch)
+        yield compare(name, batch)
 
 
-def _compared(name: str, batch: int) -> Compared:
+def compare(name: str, batch: int) -> Compared:
+    """One training."""
     with tempfile.TemporaryDirectory() as folder:
         alone, sizes = _played(name, batch, 1, Path(folder))
         wrapped, _ = _played(name, batch, PROCESSES, Path(folder))
@@ -90,6 +92,10 @@ def _training(name: str, batch: int) -> tuple[Any, Callable[[Any], Any]]:
     """A model, and its loss for one batch."""
     import torch
 
+    if name == LINEAR:
+        rows = torch.randn(batch, 1000)
+        layers = torch.nn.Sequential(*(torch.nn.Linear(1000, 1000) for _ in range(3)))
+        return layers, lambda model: model(rows).sum()
     if name in dict(VISION):
         import timm
 
