@@ -28,8 +28,8 @@ AUTO = "auto"  #: the recording of `coloc summarize` where the text has one, els
 #: report (pytorch issue 110194) has more taken than with PyTorch's own allocator.
 DRIVER_POOL_MARGIN = 1.15
 REPLAYED = ("text", "traced")
-#: MiB of NCCL's buffers, which the figure does not have. Not measured here: others saw 544 MB on two
-#: A100s, 688 on more (nccl issue 964), and half a GiB for a network's buffers (issue 2363).
+#: MiB of NCCL's buffers, which the figure does not have. Not measured here: others saw 544 MB on
+#: two A100s, 688 on more (nccl issue 964), and half a GiB for a network's buffers (issue 2363).
 NCCL_MIB = 1024
 #: For ZeRO and FSDP. A choice: their shares were never compared. What DDP adds is known to the byte
 #: (`python -m estimator.evaluate ddp`).
